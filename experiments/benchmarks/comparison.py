@@ -19,7 +19,6 @@ import numpy as np
 
 from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
-from jaxrl_rollouts.compare.peer import Peer, Theirs, check_interpreter
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.bc import BcConfig
@@ -38,6 +37,7 @@ from jaxrl_rollouts.reports.statistics import spread
 
 from ..catalogue import LISTINGS
 from .goals import PEERS
+from .peer import Peer, Theirs, check_interpreter
 
 AGENTS: Mapping[str, Any] = {
     "bc": BcConfig(),

@@ -18,8 +18,6 @@ import numpy as np
 
 from jaxrl_rollouts import devices, loop
 from jaxrl_rollouts.chunks import Axes, Chunk
-from jaxrl_rollouts.compare import timing
-from jaxrl_rollouts.compare.peer import Theirs, Timers, check_interpreter, time_beside
 from jaxrl_rollouts.ensemble import each_member, ensemble
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
@@ -41,7 +39,9 @@ from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.rollouts import Members, rollout
 
 from ..catalogue import LISTINGS
+from . import timing
 from .goals import PEERS, claim_times, show_seeds
+from .peer import Theirs, Timers, check_interpreter, time_beside
 
 OBSERVATIONS, ACTIONS = 17, 6  # HalfCheetah's sizes
 WORLDS = ("pendulum", "gymnax/Pendulum-v1", "brax/inverted_pendulum", "mujoco/HalfCheetah-v4")

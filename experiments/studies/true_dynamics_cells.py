@@ -20,7 +20,7 @@ from jaxrl_rollouts.offline.collect import collect, random_policy
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.environments.pendulum import SwingUp, swing_up_policy
-from jaxrl_rollouts.offline.environments.plane import MAX_EPISODE_STEPS, PLANE, optimal_return
+from jaxrl_rollouts.offline.environments.plane import MAX_EPISODE_STEPS, PLANE
 from jaxrl_rollouts.offline.evaluation import evaluate
 from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.mobile import Mobile
@@ -28,12 +28,13 @@ from jaxrl_rollouts.offline.methods.model_based import ModelBased, Rollouts, bin
 from jaxrl_rollouts.offline.methods.mopo import Mopo
 from jaxrl_rollouts.offline.methods.ravl import Ravl
 from jaxrl_rollouts.offline.training import train_and_play
-from jaxrl_rollouts.offline.worlds.blend import blend_worlds, blended_dynamics
 from jaxrl_rollouts.offline.worlds.fit import fit_worlds
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.history import History
 
+from .blend import blend_worlds, blended_dynamics
 from .edge_of_reach_plane import OWN_WORLDS, imagination
+from .plane import optimal_return
 
 
 @dataclass(frozen=True)

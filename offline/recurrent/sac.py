@@ -34,7 +34,6 @@ from ..agents.actors import Density, mode, sample_and_log_prob
 from ..method import Agent
 from .actor_critic import ActorCritic, make_actor_critic
 from .memory import MemoryConfig, Parts, parts_optimiser
-from .q import error_loss
 from .tapes import Tape, masked_mean, weighted_mean
 
 
@@ -255,6 +254,11 @@ def bellman_target(
     alive = 1.0 - timesteps.terminations.astype(jnp.float32)
     rewards = timesteps.rewards + nets.config.reward_shift
     return jax.lax.stop_gradient(rewards + nets.config.discount * alive * following)
+
+
+def error_loss(error: jax.Array, huber: float | None) -> jax.Array:
+    """`error^2 / 2`; beyond `huber`, unless it is None, as steep as there."""
+    return optax.l2_loss(error) if huber is None else optax.huber_loss(error, delta=huber)
 
 
 def critic_loss(

@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.loop import train
-from jaxrl_rollouts.offline.bandit.agent import SMALL_AGENT, bandit_task, play
-from jaxrl_rollouts.offline.bandit.environment import Arms
-from jaxrl_rollouts.offline.recurrent.dqn import (
+from jaxrl_rollouts.experiments.studies.bandit_dqn import (
     DqnConfig,
     DqnState,
     buffer_bytes,
     buffer_size,
+    dueling,
     make_recurrent_dqn,
+    make_recurrent_q,
 )
+from jaxrl_rollouts.experiments.studies.bandit_task import SMALL_AGENT, Arms, bandit_task, play
+from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
-from jaxrl_rollouts.offline.recurrent.q import dueling, make_recurrent_q
 from jaxrl_rollouts.offline.recurrent.tapes import Tape
 from jaxrl_rollouts.offline.recurrent.timesteps import Timestep
 

@@ -21,13 +21,13 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.axes import Axes
 
-from .. import loop
-from ..record.context import RunContext
-from ..record.progress import Progress
-from ..reports.report import Report
-from ..trees import equations
-from .claims import add_claim
-from .draw import picture
+from jaxrl_rollouts import loop
+from jaxrl_rollouts.compare.claims import add_claim
+from jaxrl_rollouts.compare.draw import picture
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.record.progress import Progress
+from jaxrl_rollouts.reports.report import Report
+from jaxrl_rollouts.trees import equations
 
 
 class Rates(dict[Any, np.ndarray]):

@@ -24,9 +24,10 @@ import jax
 import numpy as np
 from flax.traverse_util import flatten_dict
 
-from ..errors import ConfigError, DataError
-from ..record.context import RunContext
-from ..trees import PyTree
+from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.trees import PyTree
+
 from .timing import Timing, in_turns
 
 SHARED = Path(__file__).parent / "peers"  # on the path of every peer

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from flax import linen as nn
 
 from jaxrl_rollouts.configs import (
     check,
@@ -26,16 +27,25 @@ from jaxrl_rollouts.configs import (
     step_size,
 )
 from jaxrl_rollouts.descent import descend
+from jaxrl_rollouts.networks import MLP, from_linen, uniform
+from jaxrl_rollouts.offline.method import Agent, Learner
+from jaxrl_rollouts.offline.recurrent import tapes
+from jaxrl_rollouts.offline.recurrent.memory import (
+    MemoryConfig,
+    Parts,
+    make_memory,
+    parts_optimiser,
+)
+from jaxrl_rollouts.offline.recurrent.sac import error_loss
+from jaxrl_rollouts.offline.recurrent.tapes import Tape, TapeBuffer
+from jaxrl_rollouts.offline.recurrent.timesteps import (
+    Timestep,
+    from_trajectory,
+    timestep_shapes,
+)
 from jaxrl_rollouts.rollouts import Members, Model, Trajectory, rollout
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
-
-from ..method import Agent, Learner
-from . import tapes
-from .memory import MemoryConfig, Parts, parts_optimiser
-from .q import RecurrentQ, error_loss, make_recurrent_q
-from .tapes import Tape, TapeBuffer
-from .timesteps import Timestep, from_trajectory, timestep_shapes
 
 
 @dataclass(frozen=True)
@@ -123,6 +133,61 @@ class DqnLearnerState(NamedTuple):
     buffer: TapeBuffer
     step: jax.Array
     key: jax.Array
+
+
+class RecurrentQ(NamedTuple):
+    """Functions of one network.
+
+    Attributes:
+        init: `key -> Parts`.
+        tape: `(params, observations [L, D], starts [L] bool) -> [L, actions]`.
+        now: `(params, observation [B, D], carry) -> (values [B, actions], carry)`.
+        start: `batch -> carry` of episodes that begin.
+    """
+
+    init: Callable[[jax.Array], Parts]
+    tape: Callable[[Parts, jax.Array, jax.Array], jax.Array]
+    now: Callable[[Parts, jax.Array, PyTree], tuple[jax.Array, PyTree]]
+    start: Callable[[int], PyTree]
+
+
+def dueling(value: jax.Array, advantage: jax.Array) -> jax.Array:
+    """`Q = V + A - mean A`: `[..., 1]` and `[..., actions]` to `[..., actions]`."""
+    return value + advantage - advantage.mean(-1, keepdims=True)
+
+
+def make_recurrent_q(
+    config: MemoryConfig, head_dims: tuple[int, ...], observation_size: int, actions: int
+) -> RecurrentQ:
+    """Build the functions; `head_dims` are the hidden layers between memory and values.
+
+    Values start near zero: the last layers' weights are within `sqrt(0.01 / width)`.
+    """
+    memory = make_memory(config, observation_size)
+    layers = MLP(
+        head_dims,
+        (1, actions),
+        nn.leaky_relu,
+        layer_norm=True,
+        bias_init=None,
+        head_init=uniform(math.sqrt(0.01 / head_dims[-1])),
+        head_bias_init=jax.nn.initializers.zeros,
+    )
+    heads = from_linen(layers, jax.ShapeDtypeStruct((1, memory.features), jnp.float32))
+
+    def init(key: jax.Array) -> Parts:
+        memory_key, head_key = jax.random.split(key)
+        return Parts(memory.init(memory_key), heads.init(head_key))
+
+    def tape(params: Parts, observations: jax.Array, starts: jax.Array) -> jax.Array:
+        features, _ = memory.scan(params.memory, observations, starts)
+        return dueling(*heads.apply(params.head, features))
+
+    def now(params: Parts, observation: jax.Array, carry: PyTree) -> tuple[jax.Array, PyTree]:
+        features, carry = memory.step(params.memory, carry, observation)
+        return dueling(*heads.apply(params.head, features)), carry
+
+    return RecurrentQ(init, tape, now, memory.start)
 
 
 class DqnNets(NamedTuple):

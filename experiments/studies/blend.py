@@ -15,11 +15,10 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.environments.base import Environment, true_model
+from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined
 from jaxrl_rollouts.rollouts import Model, StepResult
 from jaxrl_rollouts.trees import PyTree
-
-from ..environments.base import Environment, true_model
-from .dynamics import Dynamics, Imagined
 
 
 class Blend(NamedTuple):
@@ -105,25 +104,3 @@ def blended_dynamics(learned: Dynamics, env: Environment) -> Dynamics:
         return Imagined(known(reward), following, known(termination))
 
     return Dynamics(Model(step), imagine, learned.members, learned.measured)
-
-
-@functools.lru_cache(maxsize=32)
-def true_dynamics(env: Environment, *, clipped: bool = False) -> Dynamics:
-    """The simulator in the place of a learned model: one member, no uncertainty, `params` unused.
-
-    Args:
-        env: the simulator.
-        clipped: see `true_model`.
-
-    Raises:
-        ConfigError: the observation of `env` does not determine its state.
-    """
-    model = true_model(env, clipped=clipped)
-
-    def imagine(
-        params: PyTree, key: jax.Array, observations: jax.Array, actions: jax.Array
-    ) -> Imagined:
-        following, out = model.step(params, key, observations, actions, None)
-        return Imagined(out.reward[None], following[None], out.terminated[None])
-
-    return Dynamics(model, imagine, 1)
