@@ -14,7 +14,6 @@ from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError
 from jaxrl_rollouts.feeds import blocks
 from jaxrl_rollouts.record.context import RunContext
 
-from .behaviours.made import load_dataset
 from .data import Dataset, episode_returns, episodes
 from .data.bounds import is_unit
 from .data.inspection import bounds_text
@@ -27,7 +26,7 @@ from .environments.terminations import (
     never,
     termination_function,
 )
-from .matching import environment_of, is_simulator
+from .matching import is_simulator
 from .worlds.endings import TerminationConfig
 
 CONTRADICTED = 0.05  # share of the rows that go on, above which a rule is another environment's
@@ -198,17 +197,6 @@ def naming_extremes(dataset: Dataset) -> Iterator[None]:
         if not extreme:
             raise
         raise DivergenceError(f"{error}; {extreme}") from error
-
-
-def task_of(name: str, seed: int = 0, context: RunContext | None = None) -> Task:
-    """A dataset by name with its environment.
-
-    Raises:
-        ConfigError, DataError: see `load_dataset`, `environment_of` and `verify_checksum`.
-    """
-    dataset = load_dataset(name, seed)
-    verify_checksum(dataset, context)
-    return Task(dataset, environment_of(dataset))
 
 
 def behaviour(source: Source, discount: float = 1.0) -> np.ndarray:

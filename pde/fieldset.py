@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -142,19 +142,6 @@ def condition_values(fields: FieldSet, name: str) -> np.ndarray:
     return np.asarray(known[name], np.float64).reshape(rows, -1)
 
 
-def condition_table(fields: FieldSet, conditions: tuple[str, ...]) -> np.ndarray:
-    """What an emulator sees of each trajectory, scaled: `[trajectories, P]`.
-
-    Raises:
-        DataError: as `condition_values`.
-    """
-    columns = [np.zeros((fields.shape[0], 0))]
-    for name in conditions:
-        scaling = CONDITIONS.get(name, Scaling())
-        columns.append(scaling.checked(name, condition_values(fields, name)))
-    return np.concatenate(columns, 1)
-
-
 def take_trajectories(fields: FieldSet, rows: slice) -> FieldSet:
     """Some of the trajectories, as a set that reads no others."""
     kept = np.arange(fields.shape[0])[rows]
@@ -178,38 +165,6 @@ def check_trainable(fields: FieldSet) -> None:
         raise DataError(fields.path, "axes", f"{axes} of space", "1, 2 or 3")
     if fields.shape[1] < 2:
         raise DataError(fields.path, "frames", fields.shape[1], "at least 2")
-
-
-def to_fields(
-    fields: FieldSet,
-    *,
-    stride: int = 1,
-    points: int | None = None,
-    conditions: tuple[str, ...] = (),
-) -> Fields:
-    """Read all of it as float32.
-
-    Args:
-        fields: what to read.
-        stride: keep one frame in so many.
-        points: stride down to this many points per axis; None keeps all.
-        conditions: as in `condition_values`.
-
-    Raises:
-        DataError: no such condition, `points` does not divide the grid, or trajectories that
-            were never written.
-    """
-    steps = [1] * len(fields.shape[3:])
-    if points is not None:
-        for axis, size in enumerate(fields.shape[3:]):
-            if size % points:
-                raise DataError(fields.path, "grid", size, f"a multiple of {points} points")
-            steps[axis] = size // points
-    table = condition_table(fields, conditions)
-    values = fields.read(slice(None), slice(0, None, stride))
-    check_written(fields.path, values)
-    values = values[(..., *(slice(None, None, step) for step in steps))]
-    return Fields(jnp.asarray(values, jnp.float32), jnp.asarray(table, jnp.float32))
 
 
 def check_written(path: str | Path, values: np.ndarray, first: int = 0) -> None:
@@ -290,61 +245,3 @@ def window_places(
     row_key, time_key, _ = jax.random.split(key, 3)
     row = jax.random.randint(row_key, (batch,), 0, rows)
     return row, jax.random.randint(time_key, (batch,), 0, length - span + 1)
-
-
-class Windows(NamedTuple):
-    """One batch, on the host.
-
-    Attributes:
-        fields: `[batch, frames, C, *space]`.
-        rows: `[batch]` trajectories they are of; picks from `condition_table` and `parameters`.
-        begins: `[batch]` their first frames.
-    """
-
-    fields: np.ndarray
-    rows: np.ndarray
-    begins: np.ndarray
-
-
-def iterate_windows(
-    fields: FieldSet,
-    generator: np.random.Generator,
-    batch: int,
-    frames: int,
-    *,
-    stride: int = 1,
-    dtype: str = "float32",
-) -> Iterator[Windows]:
-    """Yield windows without end; each is uniform over trajectories and over beginnings.
-
-    Args:
-        fields: the trajectories, in their file.
-        generator: decides everything; one of the same seed gives the same windows.
-        batch: windows at a time.
-        frames: frames in each.
-        stride: frames of the file per frame of a window.
-        dtype: of the fields.
-
-    Raises:
-        DataError: trajectories shorter than a window, or a file that cannot be read.
-        ValueError: `batch`, `frames` or `stride` below 1.
-    """
-    if min(counts := (batch, frames, stride)) < 1:
-        raise ValueError(f"batch, frames, stride: found {counts}, expected 1 or more")
-    rows, length = fields.shape[:2]
-    span = (frames - 1) * stride + 1
-    if length < span:
-        raise DataError(fields.path, "frames", length, f"at least {span} for a window")
-    starts = length - span + 1
-
-    def forever() -> Iterator[Windows]:
-        while True:
-            row = generator.integers(rows, size=batch)
-            begin = generator.integers(starts, size=batch)
-            parts = [
-                fields.read(int(r), slice(int(b), int(b) + span, stride))
-                for r, b in zip(row, begin, strict=True)
-            ]
-            yield Windows(np.concatenate(parts).astype(dtype, copy=False), row, begin)
-
-    return forever()  # of its own, so that errors come now and not at the first batch

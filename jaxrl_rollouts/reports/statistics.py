@@ -132,26 +132,6 @@ def spread_name(seeds: int) -> str:
     return "95 % bootstrap interval" if seeds >= FEWEST else f"range of {seeds} seeds"
 
 
-def best_by_others(returns: np.ndarray) -> np.ndarray:
-    """What each seed earns with the setting that is best on the mean of the *other* seeds.
-
-    The maximum over settings of a mean would reward noise; this does not.
-
-    Args:
-        returns: `[settings, seeds]`; NaN (a diverged cell) is never chosen if anything else is
-            left.
-
-    Returns:
-        `[seeds]`; a single seed takes its own best.
-    """
-    count = returns.shape[1]
-    if count == 1:
-        return np.nan_to_num(returns, nan=-np.inf).max(0)
-    others = (returns.sum(1, keepdims=True) - returns) / (count - 1)
-    chosen = np.where(np.isnan(others), -np.inf, others).argmax(0)
-    return returns[chosen, np.arange(count)]
-
-
 @dataclass(frozen=True)
 class Summary:
     """A number with what it rests on.

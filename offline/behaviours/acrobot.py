@@ -55,12 +55,6 @@ def pump_policy(
     return disturbed(key, action, params.noise, params.random)[:, None], memory
 
 
-def pump_gaussian(params: Pump, observation: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Unit variance around `pump`: the policy as a target of guidance (an `Agent.gaussian`)."""
-    mean = pump(params, observation)
-    return mean, jnp.ones_like(mean)
-
-
 class Sway(NamedTuple):
     """Knobs of `sway_policy`: largest action, and the share of the noise a step keeps."""
 

@@ -131,11 +131,6 @@ class Posterior(NamedTuple):
     rule: Termination | TerminationConfig
     ending: TerminationConfig | None = None
 
-    def world_of(self, seed: int) -> World:
-        """The ensemble in which a seed is trained, without the axis of worlds."""
-        number = world_number(seed, self.stats.mean.shape[0])
-        return jax.tree.map(lambda x: x[number], self.worlds)
-
     def save_worlds(self, folder: Path) -> Path:
         """Write the world models and their uncertainty on the dataset, for `load_worlds`."""
         more: Any = {"stats": self.stats, "ending": self.ending}

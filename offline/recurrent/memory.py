@@ -19,7 +19,6 @@ import optax
 
 from jaxrl_rollouts.configs import check, positive
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.rollouts import where_rows
 from jaxrl_rollouts.trees import PyTree
 
 from .linear_recurrence import LinearRecurrentUnit, dense
@@ -237,8 +236,3 @@ def make_memory(config: MemoryConfig, inputs: int) -> Memory:
         return module.apply({"params": params}, observations, carry, method="step")
 
     return Memory(jax.jit(init), start, jax.jit(scan), jax.jit(step), config.width)
-
-
-def forget(memory: Memory, carry: PyTree, starts: jax.Array) -> PyTree:
-    """Start anew in the rows where `starts` (`[B]` bool) is true; before a `step`, say."""
-    return where_rows(starts, memory.start(starts.shape[0]), carry)

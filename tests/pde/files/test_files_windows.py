@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from matplotlib.image import imread
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.pde import inspection
-from jaxrl_rollouts.pde.fieldset import condition_table, iterate_windows
 from jaxrl_rollouts.pde.files import (
     read,
     read_pdebench,
@@ -50,49 +48,6 @@ def path(request: Any, tmp_path: Path) -> Path:
     write, options = WRITERS[request.param]
     ending = "npy" if request.param == "APEBench" else "data"
     return write(tmp_path / f"set.{ending}", [numbered(X)], **options)
-
-
-def test_windows_are_consecutive_and_from_one_trajectory(path: Path) -> None:
-    found = read(path)
-    batches = iterate_windows(found, np.random.default_rng(0), 16, 3, stride=2)
-    seen = list(islice(batches, 20))
-    rows, begins = (np.concatenate([getattr(b, name) for b in seen]) for name in ("rows", "begins"))
-    fields = np.concatenate([batch.fields for batch in seen])
-    assert seen[0].fields.shape == (16, 3, 1, X) and fields.dtype == np.float32
-    expected = (100 * rows + begins)[:, None] + 2 * np.arange(3)
-    np.testing.assert_array_equal(fields, np.broadcast_to(expected[..., None, None], fields.shape))
-    assert set(rows) == set(range(N)) and set(begins) == set(range(T - 4))
-    table = condition_table(found, ("viscosity", "dx"))
-    assert table[rows].shape == (320, 2) and len(set(table[:, 0])) == len(set(table[:, 1])) == N
-
-
-def test_windows_follow_the_seed(path: Path) -> None:
-    found = read(path)
-    first, second, other = (
-        list(islice(iterate_windows(found, np.random.default_rng(seed), 4, 2), 3))
-        for seed in (1, 1, 2)
-    )
-    for a, b in zip(first, second, strict=True):
-        np.testing.assert_array_equal(a.fields, b.fields)
-    assert any((a.fields != b.fields).any() for a, b in zip(first, other, strict=True))
-
-
-def test_windows_read_only_themselves(path: Path, bytes_read: list[int]) -> None:
-    found = read(path)
-    bytes_read.clear()
-    batch = next(iterate_windows(found, np.random.default_rng(0), 3, 2, dtype="float64"))
-    size = 8 if found.layout == "PDEArena" else 4
-    expected = 0 if found.layout == "APEBench" else batch.fields.size * size
-    assert sum(bytes_read) == expected  # APEBench is no HDF5: see its own test
-
-
-def test_windows_that_do_not_fit(path: Path) -> None:
-    found, generator = read(path), np.random.default_rng(0)
-    with pytest.raises(DataError, match=r"set.*frames: found 9, expected at least 10 for a window"):
-        iterate_windows(found, generator, 1, 4, stride=3)
-    assert next(iterate_windows(found, generator, 1, 3, stride=4)).begins == [0]
-    with pytest.raises(ValueError, match="expected 1 or more"):
-        iterate_windows(found, generator, 0, 2)
 
 
 def test_layouts_are_told_apart_by_what_is_in_them(tmp_path: Path) -> None:
