@@ -26,11 +26,7 @@ _KINDS = {
 
 
 def check_file(path: Path, expected: str) -> None:
-    """Whether `path` is a file at all, without opening it: a pipe or a device may never end.
-
-    Raises:
-        DataError: nothing is there, a folder, pipe, socket or device, or 0 bytes.
-    """
+    """Whether `path` is a file at all, without opening it: a pipe or a device may never end."""
     try:
         found = path.stat()
     except (OSError, ValueError):  # ValueError: a zero byte in the name

@@ -33,12 +33,7 @@ _LINKS = {h5l.TYPE_SOFT: "a soft link", h5l.TYPE_EXTERNAL: "a link to another fi
 
 @contextmanager
 def open_hdf5(path: Path) -> Iterator[h5py.File]:
-    """A file to read from, all of whose datasets are in it.
-
-    Raises:
-        DataError: no file, not HDF5, broken, or one that leads elsewhere (`check_inside`); what
-            h5py raises at broken parts while the file is open likewise.
-    """
+    """A file to read from, all of whose datasets are in it."""
     check_file(path, "an HDF5 file")
     try:
         stat = path.stat()
@@ -64,17 +59,7 @@ def _check_once(path: Path, *version: int) -> None:
 def check_inside(
     path: Path, file: h5py.File, *, whole: bool = False, together: bool = True
 ) -> None:
-    """Whether every link and dataset of a file is one of its own.
-
-    Args:
-        path, file: of which file.
-        whole: also want all datasets wholly written, and memory for them,
-        together: for all of them at once; else for each.
-
-    Raises:
-        DataError: a soft, external or unknown link, a virtual dataset, one in other files; one
-            that is not wholly written, or more of them than memory.
-    """
+    """Whether every link and dataset of a file is one of its own."""
 
     links: list[tuple[bytes, int]] = []
     size = 0
@@ -122,11 +107,7 @@ def check_written(path: Path, key: str, array: h5py.Dataset) -> None:
 
 
 def read_array(path: Path, file: h5py.File, key: str) -> np.ndarray:
-    """One array of the file, whole.
-
-    Raises:
-        DataError: it is missing, a group, not wholly written, larger than memory or unreadable.
-    """
+    """One array of the file, whole."""
     try:
         node = file[key]
     except BROKEN:
@@ -158,12 +139,7 @@ def plain_attributes(file: h5py.File) -> dict[str, Any]:
 
 @contextmanager
 def new_hdf5(path: Path) -> Iterator[h5py.File]:
-    """A file that appears whole or not at all (a hidden neighbour, then a rename).
-
-    Raises:
-        DataError: the folder is missing or not writable, the disk is full, or something was
-            given that HDF5 cannot hold.
-    """
+    """A file that appears whole or not at all (a hidden neighbour, then a rename)."""
     if not path.parent.is_dir():
         raise DataError(path, "folder", "nothing", f"the folder {path.parent}")
     if path.is_dir():

@@ -42,11 +42,7 @@ class Header(NamedTuple):
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of an npz file.
-
-    Raises:
-        DataError: no such file, not an archive of plain arrays, damaged, or larger than memory.
-    """
+    """All arrays of an npz file."""
     check_file(path, "an npz file")
     with _reading(path, "an npz file"), zipfile.ZipFile(path) as archive:
         arrays = {}
@@ -86,11 +82,7 @@ def _reading(path: Path, expected: str, key: str = "file") -> Iterator[None]:
 
 
 def _header(path: Path, key: str, file: IO[bytes], size: int) -> Header:
-    """The header, where it agrees with the `size` of the file; leaves off where the array begins.
-
-    Raises:
-        DataError: objects (pickles, which may run anything), or another size.
-    """
+    """The header, if it fits the `size` of the file; stops where the array begins."""
     version = npy.read_magic(file)
     if version not in _READERS:
         raise DataError(path, key, f"version {version} of the format", "plain arrays")

@@ -176,11 +176,7 @@ def load_command(name: str) -> Command:
 
 
 def announced(group: str, kind: str) -> dict[str, Any]:
-    """Everything announced in a group, imported, by name.
-
-    Raises:
-        ConfigError: one of them cannot be imported.
-    """
+    """Everything announced in a group, imported, by name."""
     objects = {}
     for name, entry in sorted(entries(group).items()):
         try:
@@ -210,11 +206,7 @@ def check_trusted(setting: str, names: Sequence[str]) -> None:
 
 
 def import_trusted(setting: str, name: str) -> Callable[..., Any]:
-    """The function `package.module:factory`, of an installed package or the working directory.
-
-    Raises:
-        ConfigError: not such a name, not a trusted one, or nothing callable is there.
-    """
+    """The function `package.module:factory`, of an installed package or the working directory."""
     if not CODE.fullmatch(name):
         raise ConfigError(setting, name, "package.module:factory")
     check_trusted(setting, [name])

@@ -124,11 +124,7 @@ def evaluate(
 
 
 def _played(env: Environment, play: Callable[[], Evaluation]) -> Evaluation:
-    """What was played; of a simulator on the host it is waited for, as it may fail.
-
-    Raises:
-        SimulatorError: as the simulator did.
-    """
+    """What was played; of a simulator on the host it is waited for, as it may fail."""
     if not env.host:
         return play()
     with naming_failures(env):
@@ -156,17 +152,9 @@ def values_from(
     value of SAC (Haarnoja et al. 2018, equation 3), whose `b_t` is the policy's weighted entropy.
 
     Args:
-        model: where: `as_model` of an environment, or a learned one.
-        model_params: handed to its step; None for an environment.
-        policy: of agents without a memory.
-        policy_params: handed to `policy` and `bonus`.
-        start: `B` states of the model: of `env.reset_to(qpos, qvel)`, say.
         actions: `[B, A]`, what is done there.
-        key: consumed.
         members: `[E]` int32, of an ensemble: row `i` is played in `members[i % E]`; None for a
             single model.
-        discount: per step.
-        horizon: most steps after the first; `0.99^600` is 0.2 %.
         bonus: `(params, key, observations [B, S]) -> [B]` for each step after the first.
 
     Returns:
@@ -217,16 +205,11 @@ def evaluate_seeds(
     one batch; a policy that draws random numbers draws other ones there.
 
     Args:
-        env, policy, key, episodes, discount: as for `evaluate`.
         policy_params: leaves `[K, ...]`.
         memory: `[K, episodes, ...]`.
 
     Returns:
         An `Evaluation` of `[K, episodes]` entries.
-
-    Raises:
-        ConfigError: `episodes` is not a positive whole number, or the leaves of `policy_params`
-            do not share a leading axis.
     """
     check_count("episodes", episodes)
     sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(policy_params)}

@@ -206,10 +206,7 @@ def value_evaluator(
     Nothing is recorded of an agent without critics.
 
     Args:
-        learner: whose critics are evaluated.
         starts: `[B, D]` start states as the agent sees them.
-        reward: the view of the rewards that the critics learned from.
-        weight: mean `discounted_steps` of the dataset's episodes.
     """
     states = jnp.asarray(starts)
 
@@ -232,17 +229,7 @@ def train_and_play(
     discount: float = 0.99,
     **training: Any,
 ) -> Trained:
-    """`train_learner` with an `evaluator`: what an agent earns that learns from `data`.
-
-    Args:
-        learner: as for `train_learner`.
-        data: what it learns from.
-        env: the true environment it is played in.
-        keys: consumed; for the training and for the evaluations.
-        episodes: of an evaluation, per seed.
-        discount: for `discounted_return`.
-        **training: for `train_learner`: `seeds`, `iterations`, `stage` and so on.
-    """
+    """`train_learner` with an `evaluator`: what an agent earns that learns from `data`."""
     play = evaluator(learner, env, keys[1], episodes, discount=discount)
     return train_learner(learner, data, keys[0], evaluate=play, **training)
 
@@ -258,15 +245,7 @@ def train_on_rows(
     draw: Callable[[Any, jax.Array, int], Any] = sample_batch,
     **training: Any,
 ) -> Trained:
-    """`train_and_play` for an agent that needs no model: what these rows are worth to it.
-
-    Args:
-        config: of the agent; its discount is also the evaluations'.
-        rows: `Transitions` on the device, or what `draw` takes.
-        env, keys: as for `train_and_play`.
-        batch_size, updates_per_iteration, draw: as for `make_model_free`.
-        **training: for `train_and_play`: `episodes`, `seeds`, `iterations`, `stage` and so on.
-    """
+    """`train_and_play` for an agent that needs no model: what these rows are worth to it."""
     learner = make_model_free(
         config,
         env.observation_size,

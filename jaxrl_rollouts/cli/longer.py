@@ -22,10 +22,6 @@ def lengthen(
 
     From then on the folder is that of the longer run: its command remakes all of it, and what is
     resumed is that.
-
-    Raises:
-        ConfigError: not a positive number, an experiment that cannot, or several processes.
-        CheckpointError: another process is at the folder.
     """
     from .. import processes
 

@@ -58,11 +58,7 @@ class RunOptions:
 
 
 def check_choices(listing: Listing, arguments: Sequence[str]) -> dict[str, str]:
-    """What was chosen of a listing's `choices`, by setting.
-
-    Raises:
-        ConfigError: something that cannot be chosen, with the closest that can.
-    """
+    """What was chosen of a listing's `choices`, by setting."""
     chosen = {}
     for name, choices in listing.choices.items():
         value = parsing.value_of(arguments, option(name))
@@ -74,12 +70,7 @@ def check_choices(listing: Listing, arguments: Sequence[str]) -> dict[str, str]:
 
 
 def parse_run(experiment: Experiment, arguments: Sequence[str]) -> tuple[RunOptions, Any, str]:
-    """Options, configuration, and the command line that gives the same numbers.
-
-    Raises:
-        ConfigError: no such preset, file, option or choice, or a malformed value.
-        SystemExit: help was asked for.
-    """
+    """Options, configuration, and the command line that gives the same numbers."""
     prog = f"{PROG} run {experiment.name}"
     chosen = check_choices(experiment, arguments)
     file, made_from, data = parsing.value_of(arguments, "--config"), None, None
@@ -286,17 +277,7 @@ def start_of(experiment: Experiment, preset: str, config: Any) -> Any:
 
 
 def as_options(config: Any, start: Any, hidden: Collection[str], default: Any = None) -> list[str]:
-    """The options that make `config` out of the preset `start`.
-
-    Args:
-        config: what is to be made.
-        start: the preset, with the choices of `config`.
-        hidden: names of settings that are no options.
-        default: the preset with its own choices, where it has any.
-
-    Raises:
-        TypeError: they differ in something that no option can say.
-    """
+    """The options that make `config` out of the preset `start`."""
     before, tokens, bare = settings(start), [], positional(type(config))
     own = names_of_choices(default) if default is not None else {}
     for name, chosen in names_of_choices(config).items():

@@ -226,11 +226,7 @@ def denoiser_of_flow(flow: Flow) -> Denoiser:
 
 
 def with_weights_of(fresh: PyTree, teacher: PyTree) -> PyTree:
-    """`fresh` parameters with the teacher's in every place he has: a student's first ones.
-
-    Raises:
-        ValueError: an array of his has no place, or another shape.
-    """
+    """`fresh` parameters with the teacher's in every place he has: a student's first ones."""
     if not isinstance(teacher, dict):
         if fresh is None or jnp.shape(fresh) != jnp.shape(teacher):
             found = jnp.shape(teacher), None if fresh is None else jnp.shape(fresh)

@@ -25,10 +25,6 @@ def iqm(x: ArrayLike, axis: int | None = None) -> Any:
     """Interquartile mean: the mean without the lowest and highest `floor(n / 4)` values.
 
     Fewer than four values have nothing to trim, so this is their mean.
-
-    Args:
-        x: any shape.
-        axis: axis to reduce; None reduces all.
     """
     values = np.asarray(x, np.float64)
     if axis is None:
@@ -89,11 +85,8 @@ def bootstrap_interval(
 
     Args:
         values: `[seeds]` or `[seeds, tasks]`.
-        statistic: "iqm", "mean" or "median".
         generator: source of randomness; None makes one from seed 0, so that a report remade from
             the same numbers is the same.
-        level: coverage asked for; with fewer than about ten seeds the real one is lower.
-        resamples: bootstrap samples.
 
     Returns:
         Lower and upper end. With a single seed both are the value: one run says nothing about

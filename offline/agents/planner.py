@@ -54,11 +54,7 @@ class PlannerConfig(PlannerSettings):
 
 @functools.lru_cache(maxsize=32)
 def make_planner(config: PlannerConfig, observation_size: int, action_size: int) -> Agent:
-    """Bind functions of this module and `planner_acting`. Equal arguments give the same ones.
-
-    Raises:
-        ConfigError: a setting is out of range.
-    """
+    """Bind functions of this module and `planner_acting`. Equal arguments give the same ones."""
     parts = planner_parts(config, observation_size, action_size)
     choose = functools.partial(act, parts)
     return Agent(

@@ -84,14 +84,7 @@ def make_nets(
     actor_config: ActorConfig,
     steps: int | None = None,
 ) -> SoftNets:
-    """Networks with EDAC's initial weights (biases 0.1, small heads); flows have their own.
-
-    Args:
-        config: of the agent.
-        observation_size, action_size: of the environment.
-        actor_config: of its policy.
-        steps: over which the actor's rate falls to 0; None keeps it.
-    """
+    """Networks with EDAC's initial weights (biases 0.1, small heads); flows have their own."""
     s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
     a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)
     bias = jax.nn.initializers.constant(0.1)

@@ -86,11 +86,7 @@ def acrobot_broad(key: jax.Array, steps: int = 80_000, behaviour: Pump = BEHAVIO
 def acrobot_narrow(
     key: jax.Array, steps: int = 20_000, behaviour: Sway | None = None
 ) -> Transitions:
-    """Weak slow torques: the first link stays within 0.6 rad of the bottom; mean return -197.
-
-    Raises:
-        ConfigError: `steps` is not a positive whole number.
-    """
+    """Weak slow torques: the first link stays within 0.6 rad of the bottom; mean return -197."""
     check_count("steps", steps)
     begin_key, key = jax.random.split(key)
     batch = min(-(-steps // MAX_EPISODE_STEPS), MAX_BATCH)

@@ -90,15 +90,9 @@ def log_histories(
     """Cut a dataset into episodes of timesteps, on the device.
 
     Args:
-        transitions: the rows, on the host.
         limit: longer episodes are cut there and their last transition counts as truncated (the
             environment's time limit); None keeps them.
         groups: `[n]` int, what each row is of, 0 to G - 1.
-        source: the dataset's name, for messages.
-
-    Raises:
-        DataError: there are no rows, or an episode is of several groups.
-        ConfigError: not one number for each row, or a group without a row.
     """
     parts = episodes(transitions)
     if not len(parts.starts):

@@ -129,7 +129,6 @@ def gru_tape(
         n = tanh(x W_n + b_n + r (h U_n + c_n)),    h' = (1 - z) n + z h
 
     Args:
-        params: of an `nn.GRUCell`.
         x: inputs `[L, D]`.
         starts: `[L]` bool, where an episode begins.
         carry: `[H]`, the state before the tape.
@@ -202,15 +201,7 @@ class _Stack(nn.Module):
 
 @functools.lru_cache(maxsize=32)
 def make_memory(config: MemoryConfig, inputs: int) -> Memory:
-    """Build the functions. Equal arguments give the same functions.
-
-    Args:
-        config: kind and sizes.
-        inputs: size `D` of an observation.
-
-    Raises:
-        ConfigError: a setting is out of range.
-    """
+    """Build the functions. Equal arguments give the same functions."""
     check(config)
     module = _Stack(config, inputs)
 

@@ -131,14 +131,8 @@ def make_recurrent_sac(
     `update` takes a `Tape` for a batch.
 
     Args:
-        config: sizes and rates.
-        observation_size: `D` of a timestep: state, last action and last reward, say.
-        action_size: `A`.
         steps: gradient steps after which the actor's rates are zero; None keeps them, for an agent
             that only acts.
-
-    Raises:
-        ConfigError: a setting is out of range.
     """
     nets = make_nets(config, observation_size, action_size, steps)
     functions: Any = (init, update, policy, greedy, q)
@@ -234,8 +228,6 @@ def bellman_target(
     REDQ (Chen et al. 2021), algorithm 1, with histories h and `subset_size` critics.
 
     Args:
-        nets: of the agent.
-        state: for target critics and temperature.
         normal: `(mean, log_std)` `[L, A]` of the policy on the tape.
         keys: `[2]`, for the actions and for the choice of critics.
         tape: of `L` timesteps; the value after timestep t is that of timestep t + 1, and where

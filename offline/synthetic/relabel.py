@@ -191,11 +191,7 @@ def _rows(paths: Transitions) -> tuple[jax.Array, jax.Array]:
 
 @functools.lru_cache(maxsize=16)
 def oracle(env: Environment) -> Relabeller:
-    """The simulator itself: what a better model of the transitions could win at most.
-
-    Raises:
-        ConfigError: the environment's observation does not determine its state.
-    """
+    """The simulator itself: what a better model of the transitions could win at most."""
     batch = HOST_ROWS if env.host else BATCH
     return Relabeller(along(true_model(env), 1), None, jnp.float32(math.inf), batch=batch)
 

@@ -58,11 +58,7 @@ def fit_windows(
     source: str = "dataset",
     context: RunContext | None = None,
 ) -> WindowModel:
-    """Policy-guided diffusion's model of windows of a dataset's episodes; `key` is consumed.
-
-    Raises:
-        DataError: no episode is as long as a window.
-    """
+    """Policy-guided diffusion's model of windows of a dataset's episodes; `key` is consumed."""
     windows = cut_windows(rows, method.length, method.stride, source=source)
     run = {"stage": stage, "context": context}
     model = fit_window_models(windows, method.unet, method.training, key[None], **run)

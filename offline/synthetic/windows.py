@@ -212,13 +212,7 @@ def fit_window_models(
     """Fit diffusion models to the same windows, side by side.
 
     Args:
-        windows: of `cut_windows`.
-        network, training: of the denoiser.
         keys: `[seeds]`, consumed, one for each.
-        stage, context: as for `loop.train`.
-
-    Raises:
-        ConfigError: a setting is out of range.
     """
     layout = fit_window_layout(windows)
     denoiser = make_denoiser(make_temporal_unet(network, layout.length, layout.channels))
@@ -239,21 +233,7 @@ def generate_windows(
     guidance: Guidance | None = None,
     guide: PyTree = None,
 ) -> jax.Array:
-    """`[count, L, C]` standardised windows, at most `batch` at a time on every core.
-
-    Args:
-        denoiser: its functions.
-        params: the averaged weights.
-        key: consumed.
-        layout: of the windows it was trained on.
-        count: how many; drawn in whole batches and cut.
-        config: of the sampler.
-        batch: windows side by side on a core; bounds the memory.
-        guidance, guide: towards a policy, and whose; None is unguided.
-
-    Raises:
-        DivergenceError: a window is not finite.
-    """
+    """`[count, L, C]` standardised windows, at most `batch` at a time on every core."""
     cores = len(jax.devices())
     each = min(batch, -(-count // cores))
     shape = each, layout.length, layout.channels

@@ -302,11 +302,7 @@ def models_of(
 def own_models(
     job: Job, asked: Uncertainty | None, task: Task, name: str, reward: RewardView
 ) -> Models:
-    """The job's own dynamics.
-
-    Raises:
-        ConfigError: they lack what the method reads of them.
-    """
+    """The job's own dynamics."""
     dynamics = job.dynamics
     assert dynamics is not None
     if reward != "raw":
