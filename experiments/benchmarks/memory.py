@@ -92,11 +92,7 @@ def run(config: Config, context: RunContext) -> Report:
 
 
 def in_a_process(cell: str, config: Config, folder: Path) -> dict[str, float]:
-    """What a cell prints last.
-
-    Raises:
-        StorageError: the process did not end well.
-    """
+    """What a cell prints last."""
     command = [sys.executable, "-m", CELLS, cell, json.dumps(asdict(config)), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -134,11 +134,7 @@ class Peer:
         return answer
 
     def check_same(self) -> float:
-        """Largest difference between its network and ours on our weights, relative to ours.
-
-        Raises:
-            DataError: they are not the same network.
-        """
+        """Largest difference between its network and ours on our weights, relative to ours."""
         differences = []
         for inputs, ours in self.theirs.outputs:
             lists = {name: np.asarray(values).tolist() for name, values in inputs.items()}
@@ -206,11 +202,7 @@ def time_beside(
 
 
 def check_interpreter(setting: str, python: str, needs: str) -> None:
-    """The interpreter exists, where one is given.
-
-    Raises:
-        ConfigError: it does not.
-    """
+    """The interpreter exists, where one is given."""
     if python and not Path(python).exists():
         raise ConfigError(setting, python, f"an interpreter that has {needs}")
 

@@ -302,11 +302,7 @@ def time_rollouts(config: Config) -> list[dict[str, Any]]:
 
 
 def time_environment(config: Config, name: str) -> dict[str, Any]:
-    """Steps per second of a true environment with a policy.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """Steps per second of a true environment with a policy."""
     env = make(name)
     agent = make_sac(SacConfig(hidden=(64, 64)), env.observation_size, env.action_size)
     actor = jax.jit(agent.init)(jax.random.key(2)).actor

@@ -139,13 +139,7 @@ def trainer(learner: Any, data: Any) -> Callable[[int], loop.Trained]:
 
 
 def start_report(context: RunContext, config: Any, peers: Mapping[str, str]) -> Report:
-    """A benchmark's report with its first notes.
-
-    Args:
-        context: of the run.
-        config: whose settings name the peers' interpreters; one that is empty leaves them out.
-        peers: such a setting -> the library, or libraries, to run there.
-    """
+    """A benchmark's report with its first notes."""
     report = Report.of(context, 1)
     note_load(report, "at the start")
     for setting, names in peers.items():
@@ -203,17 +197,7 @@ def show_seeds(
     source: str,
     times: float = 4.0,
 ) -> None:
-    """Table, claim and picture of the time to train several seeds in one program.
-
-    Args:
-        report, context: of the run.
-        title: what is trained.
-        train: number of seeds -> a timed training; see `trainer`.
-        seeds: numbers of them, ascending; each is compared with the first.
-        repeats: rounds in which every number is timed once.
-        source: of the bound.
-        times: the most that the last of `seeds` may take, in times of the first.
-    """
+    """Table, claim and picture of the time to train several seeds in one program."""
     for n in seeds:
         train(n)  # compiles
     timers = {n: lambda n=n: train(n).run_seconds for n in seeds}
@@ -238,14 +222,7 @@ def show_seeds(
 def draw_growth(
     ax: Axes, at: Sequence[int], times: Sequence[float], proportional: str, labels: tuple[str, str]
 ) -> None:
-    """Times over how many there are, and what they would be if each took as long as the first.
-
-    Args:
-        ax: where.
-        at, times: how many, and the time they take.
-        proportional: name of the dotted line.
-        labels: of the axes.
-    """
+    """Times over how many there are, and what they would be if each took as long as the first."""
     ax.plot(at, times, "o-", label="measured")
     ax.plot(at, times[0] / at[0] * np.array(at), ":", color="black", label=proportional)
     ax.set_xlabel(labels[0])

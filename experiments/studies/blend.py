@@ -37,9 +37,6 @@ def blend_worlds(worlds: PyTree, truths: tuple[float, ...]) -> Blend:
     """Every world (leaves `[K, ...]`) at every model quality: a `Blend` with axis `[W * K]`.
 
     Quality varies slowest: reshape results to `[W, K]`.
-
-    Raises:
-        ConfigError: a quality outside [0, 1], or none.
     """
     if not truths or not all(0.0 <= w <= 1.0 for w in truths):
         raise ConfigError("truths", truths, "at least one, each in [0, 1]")
@@ -63,14 +60,6 @@ def blended_dynamics(learned: Dynamics, env: Environment) -> Dynamics:
     The reward and the termination are the environment's known functions of the blended transition,
     so that the next state is all there is to get wrong. `uncertainty` is that of the learned model
     times `1 - truth`.
-
-    Args:
-        learned: of `learned_dynamics`; its own reward and termination are not used.
-        env: the truth.
-
-    Raises:
-        ConfigError: `env` does not know its state from an observation, or has no known reward or
-            termination.
     """
     reward, termination = env.reward, env.termination
     if reward is None or termination is None:

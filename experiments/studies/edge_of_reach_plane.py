@@ -143,11 +143,8 @@ def train_on_plane(
     """Train all seeds side by side.
 
     Args:
-        budget: seeds, epochs and evaluations.
         learner, data: of `model_based.bind` and `imagination`, with a world per seed or `()`.
         keys: `[2]`, for training and for evaluation.
-        extra: more metrics of an evaluation.
-        **training: for `train_learner`: `stage`, `context`.
     """
     discount = budget.agent.discount
     return train_learner(

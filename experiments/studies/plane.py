@@ -33,17 +33,9 @@ def optimal_return(
 ) -> jax.Array:
     """Exact optimal (discounted) return from `[..., 2]` positions.
 
-    Args:
-        state: positions.
-        discount: per step; below one when `horizon` is None.
-        horizon: number of steps; None for infinitely many.
-
     Returns:
         `[...]`, the sum over time of what `optimal_policy` earns. Without a horizon the sum is
         exact up to 128 steps from the goal and the position is clipped there.
-
-    Raises:
-        ValueError: an infinite horizon without a discount.
     """
     if horizon is None and discount >= 1.0:
         raise ValueError(f"discount: found {discount}, expected below 1 without a horizon")
@@ -92,10 +84,7 @@ def optimal_value(
     the same method works where no closed form exists.
 
     Args:
-        discount: per step; 1 with `sweeps=30` gives the optimal 30-step return.
         half_width: the grid spans `[-half_width, half_width]^2`.
-        per_unit: grid points per unit length.
-        sweeps: number of backups from zero; the default leaves `discount^2000` of the value.
 
     Returns:
         A `ValueGrid`; can be called under jit.
