@@ -55,7 +55,7 @@ def make_continued_unet(
 ) -> Network:
     """A network for `make_denoiser` and `make_flow`; its parameters are `(weights, Given)`.
 
-    `init(key)` gives the weights; `apply((weights, given), x [B, L - H, C], c_noise [B], share [B])`
+    `init(key)` gives weights; `apply((weights, given), x [B, L - H, C], c_noise [B], share [B])`
     what follows the given rows. Left out, the share of a jump is 0: a denoiser and a flow have the
     same weights. Equal arguments give the same functions.
 
