@@ -166,7 +166,7 @@ def test_pdebench_from_the_file_to_a_report_and_a_rollout(
     sizes = (
         "--network fno --network.width 4 --network.layers 1 --network.modes 2 --steps 4 --batch 4"
     )
-    options = ["--out", str(out), "--no-progress", "--objective", "mse", "--steps", "4", "--batch", "4"]
+    options = ["--out", str(out), "--no-progress", "--objective", "mse"]
     cli.dispatch(["pde", "train", str(file), *options, *sizes.split()])
     assert "constant, not predicted: force_x, force_y" in capsys.readouterr().err
     (folder,) = out.iterdir()
