@@ -88,12 +88,7 @@ def verify_checksum(dataset: Dataset, context: RunContext | None) -> None:
 def termination_of(
     dataset: Dataset, env: Environment, config: Endings
 ) -> Termination | TerminationConfig:
-    """How model rollouts end: the known rule, or where there is none that of a learned one.
-
-    Raises:
-        ConfigError: the family's rule is known, and not for the dataset's number of columns.
-        DataError: the rule ends rows that go on in the data (`check_rule`).
-    """
+    """How model rollouts end: the known rule, or where there is none that of a learned one."""
     if config.termination == "learned":
         return config.ending
     rule, where, rows = env.termination, env.name, dataset.transitions
@@ -122,13 +117,7 @@ def line_of(dataset: Dataset, env: Environment | None) -> str:
 def warnings_of(
     dataset: Dataset, env: Environment, config: Endings | None, *, imagines: bool
 ) -> list[str]:
-    """What a user should know of a training before its numbers, a sentence each.
-
-    Args:
-        dataset, env: of the training.
-        config: of its world models; None where it has none.
-        imagines: whether it rolls a learned model, whose episodes have to end.
-    """
+    """What a user should know of a training before its numbers, a sentence each."""
     facts = [f"{one} Look at it before you believe numbers." for one in extreme_facts(dataset)]
     facts += odd_facts(dataset)
     if read_as := dataset.attributes.get("read_as"):
@@ -230,16 +219,7 @@ def keys_of(seed: int) -> tuple[jax.Array, jax.Array]:
 
 
 def check_rule(rule: Termination, environment: str, dataset: str, rows: Any) -> None:
-    """Compare a rule with the ends of a dataset before model rollouts rely on it.
-
-    Args:
-        rule: to compare.
-        environment, dataset: names for messages.
-        rows: `Transitions` with true successors.
-
-    Raises:
-        DataError: the rule ends more than 5 % of the rows after which episodes go on.
-    """
+    """Compare a rule with the ends of a dataset before model rollouts rely on it."""
     if rule is never:
         return
     going = ~np.asarray(rows.terminations, bool)

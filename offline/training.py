@@ -15,13 +15,11 @@ from jaxrl_rollouts.rollouts import where_rows
 from jaxrl_rollouts.trees import PyTree
 
 from .agents.critics import start_values
-from .agents.model_free import make_model_free
-from .data import sample_batch
 from .data.transitions import RAW, RewardScale, discounted_steps, steps_of_data
 from .environments import Environment
 from .evaluation import evaluate_seeds
 from .matching import is_simulator
-from .method import AgentConfig, Learner, Prepared
+from .method import Learner, Prepared
 from .task import starts_of
 
 Evaluate = Callable[[PyTree, int], Mapping[str, Any]]
@@ -217,46 +215,6 @@ def value_evaluator(
         return {"estimated_value": reward.undo(values, weight)}
 
     return evaluate
-
-
-def train_and_play(
-    learner: Learner,
-    data: PyTree,
-    env: Environment,
-    keys: tuple[jax.Array, jax.Array],
-    *,
-    episodes: int,
-    discount: float = 0.99,
-    **training: Any,
-) -> Trained:
-    """`train_learner` with an `evaluator`: what an agent earns that learns from `data`."""
-    play = evaluator(learner, env, keys[1], episodes, discount=discount)
-    return train_learner(learner, data, keys[0], evaluate=play, **training)
-
-
-def train_on_rows(
-    config: AgentConfig,
-    rows: PyTree,
-    env: Environment,
-    keys: tuple[jax.Array, jax.Array],
-    *,
-    batch_size: int = 256,
-    updates_per_iteration: int = 1000,
-    draw: Callable[[Any, jax.Array, int], Any] = sample_batch,
-    **training: Any,
-) -> Trained:
-    """`train_and_play` for an agent that needs no model: what these rows are worth to it."""
-    learner = make_model_free(
-        config,
-        env.observation_size,
-        env.action_size,
-        batch_size=batch_size,
-        updates_per_iteration=updates_per_iteration,
-        draw=draw,
-        steps=training["iterations"] * updates_per_iteration,
-    )
-    training.setdefault("about", config)
-    return train_and_play(learner, rows, env, keys, discount=config.discount, **training)
 
 
 def make_evaluator(made: Prepared, key: jax.Array, episodes: int) -> KeepBest:

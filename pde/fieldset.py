@@ -123,15 +123,7 @@ CONDITIONS: Mapping[str, Scaling] = {  # PDE-Refiner's; others are seen as they 
 
 
 def condition_values(fields: FieldSet, name: str) -> np.ndarray:
-    """A condition of every trajectory as the file has it: `[trajectories, columns]`.
-
-    Args:
-        fields: of which set.
-        name: `dt` (per frame of the file), `dx` (a column per axis) or a parameter's name.
-
-    Raises:
-        DataError: there is no such condition, or the file does not say its value.
-    """
+    """A condition of every trajectory as the file has it: `[trajectories, columns]`."""
     rows = fields.shape[0]
     dx = fields.extent.reshape(rows, -1) / np.asarray(fields.shape[3:])
     known = {"dt": fields.dt, "dx": dx, **fields.parameters}
@@ -190,20 +182,8 @@ def sample_windows(
 ) -> tuple[jax.Array, Conditions]:
     """Random windows of consecutive frames.
 
-    Args:
-        data: the trajectories, or the windows at `window_places`.
-        key: consumed.
-        batch: windows.
-        frames: frames in each.
-        stride: frames of the data from one frame of a window to the next.
-        random_shift: move each around the circle by a random number of points.
-        axes: of space, along which they are moved: periodic ones. None: every axis.
-
     Returns:
         `[batch, frames, C, *space]` and their conditions `[batch, P]`, moved as windows are.
-
-    Raises:
-        ValueError: trajectories shorter than a window.
     """
     if isinstance(data, PickedWindows):
         windows, conditions = data
@@ -229,17 +209,7 @@ def sample_windows(
 def window_places(
     key: jax.Array, rows: int, length: int, batch: int, span: int
 ) -> tuple[jax.Array, jax.Array]:
-    """Where `sample_windows` begins: trajectories and first frames, `[batch]` int32 each.
-
-    Args:
-        key: of `sample_windows`.
-        rows, length: trajectories and their frames.
-        batch: windows.
-        span: frames from the first to the last of a window.
-
-    Raises:
-        ValueError: trajectories shorter than a window.
-    """
+    """Where `sample_windows` begins: trajectories and first frames, `[batch]` int32 each."""
     if length < span:
         raise ValueError(f"frames: found trajectories of {length}, expected at least {span}")
     row_key, time_key, _ = jax.random.split(key, 3)

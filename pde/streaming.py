@@ -31,15 +31,7 @@ _AT_ONCE = 67_108_864  # bytes
 
 
 def all_fields(fields: FieldSet, stream: Stream) -> np.ndarray:
-    """All of a set as float32, `[N, T, C, *space]`: in memory, or mapped from a file.
-
-    Args:
-        fields: of which set.
-        stream: see `must_stream`.
-
-    Raises:
-        DataError: trajectories that were never written.
-    """
+    """All of a set as float32, `[N, T, C, *space]`: in memory, or mapped from a file."""
     if not must_stream(stream, 4 * math.prod(fields.shape)):
         values = np.asarray(fields.read(slice(None), slice(None)), np.float32)
         check_written(fields.path, values)
@@ -93,9 +85,6 @@ def windows_feed(
         fields: `[N, T, C, *space]`, mapped.
         conditions: `[N, P]` as networks see them; `Conditioning` where there are constant
             channels, in memory.
-        scale: standardises fields.
-        frames: of a window.
-        config: of the training.
     """
     path, shape = Path(fields.filename), fields.shape  # type: ignore[attr-defined]
     steps = config.stride * np.arange(frames)

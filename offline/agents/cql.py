@@ -79,11 +79,7 @@ class CqlState(NamedTuple):
 def make_cql(
     config: CqlConfig, observation_size: int, action_size: int, steps: int | None = None
 ) -> Agent:
-    """Bind the functions of this module and `soft`. Equal arguments give the same functions.
-
-    Raises:
-        ConfigError: a setting is out of range.
-    """
+    """Bind the functions of this module and `soft`. Equal arguments give the same functions."""
     check(config)
     nets = soft.make_nets(config, observation_size, action_size, ActorConfig(), steps)
     functions: Any = (init, update, soft.policy, soft.greedy, soft.q)
@@ -141,11 +137,8 @@ def conservative_gap(
     Equation 4's term in parentheses.
 
     Args:
-        nets: of the agent.
-        critic: its parameters.
         batch: `[B]` rows.
         values: `[N, B]` of the data's actions.
-        drawn: of `candidates`.
     """
     return (soft_maximum(nets, critic, batch, drawn) - values).mean(1)
 

@@ -122,11 +122,7 @@ def _unknown(name: str, expected: str) -> DataError:
 
 
 def sniff(path: Path) -> str:
-    """What a file or folder holds: `d4rl`, `minari` or `npz`.
-
-    Raises:
-        DataError: none of them.
-    """
+    """What a file or folder holds: `d4rl`, `minari` or `npz`."""
     if path.is_dir():
         if (path / "metadata.json").is_file() or (path / "data" / "metadata.json").is_file():
             return "minari"
@@ -237,17 +233,7 @@ def load_npz(
     max_episode_steps: int | None = None,
     **actions: Any,
 ) -> Dataset:
-    """An npz file, or arrays from memory, in the layout that their names tell.
-
-    Args:
-        path: the file, or where the arrays are from.
-        arrays: None reads the file.
-        max_episode_steps: see `load`.
-        **actions: `action_low`, `action_high`, `action_limit` and `clip` of `load`.
-
-    Raises:
-        DataError, ConfigError: see `load`.
-    """
+    """An npz file, or arrays from memory, in the layout that their names tell."""
     memory = arrays is not None
     arrays = dict(read_npz(path) if arrays is None else arrays)
     label = "arrays" if memory else path.stem

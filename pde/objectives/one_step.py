@@ -187,7 +187,6 @@ def frequency_error(
 
     Args:
         prediction, target: `[C, *space]`.
-        extent: length of every axis; () for grid cells that are as long along each.
     """
     shape, axes = target.shape[1:], tuple(range(1, target.ndim))
     both = waves(shape, extent)

@@ -40,10 +40,6 @@ def sobolev_error(order: int, extent: tuple[float, ...] = ()) -> Error:
 
     Derivatives are spectral on a domain whose longest axis is 2 pi long, so a unit sine of physical
     wavenumber k counts `1 + k^2 + ... + k^(2 order)` times.
-
-    Args:
-        order: highest derivative.
-        extent: length of every axis; () for grid cells that are as long along each.
     """
 
     def error(prediction: jax.Array, target: jax.Array) -> jax.Array:
