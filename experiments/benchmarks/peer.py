@@ -115,14 +115,7 @@ class Peer:
         raise self._gone()
 
     def start(self, folder: Path) -> dict[str, str]:
-        """Have it build what is timed; the versions of its libraries.
-
-        Args:
-            folder: for our weights, if it gets them.
-
-        Raises:
-            DataError: it has another number of parameters than ours.
-        """
+        """Have it build what is timed; the versions of its libraries."""
         theirs, weights = self.theirs, folder / f"weights_{self.theirs.script.stem}.npz"
         if theirs.weights is not None:
             write_weights(weights, theirs.weights)
@@ -185,9 +178,6 @@ def time_beside(
     """Ours and theirs, work per second in turns, once their networks are known to be the same.
 
     Its columns are `networks differ by`, where that was asked.
-
-    Raises:
-        DataError: their network is not ours.
     """
     timers, columns, notes, versions = dict(ours), {}, [], {}
     with Peer(theirs) if theirs.python else nullcontext() as peer:

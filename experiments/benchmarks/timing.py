@@ -64,11 +64,7 @@ class Timing:
 
 
 def timed(work: Callable[[], Any]) -> float:
-    """Seconds until the result is there.
-
-    Raises:
-        TypeError: `work` returns nothing, so that nobody can wait for what it dispatched.
-    """
+    """Seconds until the result is there."""
     begin = time.perf_counter()
     result = work()
     if result is None:
@@ -166,15 +162,6 @@ def claim_times(
     source: str,
 ) -> float:
     """Claim that ours does at least `times` the work per second of the fastest of the others.
-
-    Args:
-        report: where the claim goes.
-        name: of the claim.
-        rates: of ours and the others.
-        ours, others: who in `rates`; None means all but ours.
-        times: the bound of the median over the rounds.
-        means: what is compared; `{best}` becomes the name of the fastest.
-        source: of the bound.
 
     Returns:
         The median of ours over the fastest, round by round: a column of the row.

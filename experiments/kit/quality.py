@@ -44,17 +44,7 @@ class DynamicsError(NamedTuple):
 def dynamics_error(
     env: Environment, synthetic: Transitions, scale: Transitions, key: jax.Array
 ) -> DynamicsError:
-    """Set the true simulator to every row's observation, act, and compare.
-
-    Args:
-        env: one whose observation determines its state.
-        synthetic: the rows to judge.
-        scale: the data whose standard deviations are the units (a constant column counts as 1).
-        key: consumed by the simulator.
-
-    Raises:
-        ConfigError: the environment's observation does not determine its state.
-    """
+    """Set the true simulator to every row's observation, act, and compare."""
     rows = to_device(synthetic)
     step = jax.jit(true_model(env).step)
     following, out = step(None, key, rows.observations, rows.actions, None)
@@ -77,7 +67,6 @@ def sliced_wasserstein(
 
     Args:
         real, synthetic: `[N, ...]` and `[M, ...]`; standardised, so that columns count alike.
-        directions: unit vectors, drawn from `seed`.
     """
     flat = [np.asarray(x, np.float64).reshape(len(x), -1) for x in (real, synthetic)]
     drawn = np.random.default_rng(seed).normal(size=(flat[0].shape[1], directions))

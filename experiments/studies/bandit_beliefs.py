@@ -70,14 +70,6 @@ def stopping_boundary(
 
     Entry `n` is the boundary after `n` pulls of arm 1; `-inf` where one goes on at any mean, `inf`
     where one stops at any.
-
-    Args:
-        beliefs: prior, horizon and penalty.
-        points: of the grid of posterior means, spread over `half_width` prior standard deviations.
-        nodes: of the Gauss-Hermite rule for the next posterior mean.
-
-    Raises:
-        ConfigError: a belief is out of range.
     """
     check(beliefs)
     b, n = beliefs, np.arange(beliefs.pulls)
@@ -115,12 +107,6 @@ def play_optimum(
 
     The posterior mean depends on the number of pulls and of wins only, so the chances of all
     (pulls, wins) at which one still goes on are a small table.
-
-    Args:
-        beliefs: of the planner.
-        arms: true chances that arm 1 pays.
-        known: true chance that arm 0 pays.
-        boundary: of `stopping_boundary`; None computes it.
     """
     b = beliefs
     boundary = stopping_boundary(b) if boundary is None else boundary
@@ -212,11 +198,7 @@ def fit_rewards(
     """Fit `seeds` independent ensembles to the same pulls, side by side.
 
     Args:
-        config: architecture and optimisation; one epoch is one iteration of the loop.
         pulls: arms and rewards, `[n]` each.
-        key: consumed; seed `i` uses `split(key, seeds)[i]`.
-        seeds: how many ensembles.
-        stage, context: as for `loop.train`.
     """
     arms, rewards = pulls
     inputs = np.eye(ARMS, dtype=np.float32)[arms]

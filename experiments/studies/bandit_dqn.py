@@ -220,10 +220,6 @@ def make_recurrent_dqn(config: DqnConfig, task: Task) -> Learner:
 
     Its agent's `policy` is epsilon-greedy and takes `(params, epsilon)` for the actor; its `update`
     takes a `Tape` for a batch.
-
-    Raises:
-        ConfigError: a setting is out of range, or a tape or an iteration's episodes do not fit
-            into the buffer.
     """
     check(config)
     network = make_recurrent_q(config.memory, config.head_dims, task.observation_size, task.actions)

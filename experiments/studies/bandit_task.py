@@ -149,11 +149,7 @@ def play(
     """Play true bandits greedily, for every seed.
 
     Args:
-        agent: whose policy.
-        params: with a leading seed axis.
         keys: `[seeds]`.
-        episodes: of 100 pulls, for every arm.
-        arms: chances that arm 1 pays; arm 0's is 0.5.
 
     Returns:
         A `BanditPlay` of `[seeds, arms]`.
