@@ -22,8 +22,8 @@ import h5py.h5l as h5l
 import h5py.h5o as h5o
 import numpy as np
 
-from .errors import DataError, UserError, one_line, printable
-from .foreign import check_file, check_room, clean
+from .errors import DataError, one_line, printable
+from .foreign import check_file, check_room, clean, reading
 
 # h5py has no error of its own: a broken file shows as any of these.
 BROKEN = (OSError, LookupError, RuntimeError, TypeError, ValueError, MemoryError, OverflowError)
@@ -35,18 +35,11 @@ _LINKS = {h5l.TYPE_SOFT: "a soft link", h5l.TYPE_EXTERNAL: "a link to another fi
 def open_hdf5(path: Path) -> Iterator[h5py.File]:
     """A file to read from, all of whose datasets are in it."""
     check_file(path, "an HDF5 file")
-    try:
+    with reading(path, WHOLE, hint="copy or download it again", broken=BROKEN):
         stat = path.stat()
         _check_once(path, stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
         with h5py.File(path, "r") as file:
             yield file
-    except UserError:
-        raise
-    except PermissionError:
-        raise DataError(path, "file", "no permission to read", "a readable file") from None
-    except BROKEN as error:
-        hint = "copy or download it again"
-        raise DataError(path, "file", one_line(error), WHOLE, hint) from error
 
 
 @functools.lru_cache(maxsize=128)
@@ -115,12 +108,10 @@ def read_array(path: Path, file: h5py.File, key: str) -> np.ndarray:
         raise DataError(path, key, found, f"an array {key}") from None
     if not isinstance(node, h5py.Dataset):
         raise DataError(path, key, "a group", "an array")
-    try:
+    with reading(path, "a readable array", key, broken=BROKEN):
         check_written(path, key, node)
         check_room(path, key, (node.size or 0) * node.dtype.itemsize)
         return np.asarray(node[()])
-    except BROKEN as error:
-        raise DataError(path, key, one_line(error), "a readable array") from error
 
 
 def plain_attributes(file: h5py.File) -> dict[str, Any]:

@@ -24,9 +24,9 @@ from typing import Any
 
 import h5py
 
-from jaxrl_rollouts.errors import ConfigError, DataError, one_line
+from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.feeds import Stream
-from jaxrl_rollouts.foreign import check_file, expanded
+from jaxrl_rollouts.foreign import check_file, expanded, reading
 from jaxrl_rollouts.hdf5 import open_hdf5
 from jaxrl_rollouts.numpy_files import read_npz
 
@@ -130,13 +130,8 @@ def sniff(path: Path) -> str:
         raise DataError(path, "file", "a folder", "a file, or a Minari dataset's folder", hint)
     expected = "an HDF5 file (D4RL, Minari) or npz file (NeoRL, OGBench)"
     check_file(path, expected)
-    try:
-        with path.open("rb") as file:
-            start = file.read(4)
-    except PermissionError:
-        raise DataError(path, "file", "no permission to read", "a readable file") from None
-    except OSError as error:
-        raise DataError(path, "file", one_line(error), "a dataset file") from None
+    with reading(path, "a dataset file"), path.open("rb") as file:
+        start = file.read(4)
     if start[:2] == b"PK":
         return "npz"
     if start != b"\x89HDF" and not h5py.is_hdf5(path):
