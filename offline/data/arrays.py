@@ -149,7 +149,6 @@ def assemble(
 
     Args:
         action_low, action_high, action_limit, clip, cut_mismatches: see `load`.
-    Warns:
     """
     check_limit(action_limit)
     check_present(source, arrays)
