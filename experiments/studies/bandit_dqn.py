@@ -1,8 +1,7 @@
 """Recurrent dueling double DQN: an agent with discrete actions that remembers its episode.
 
 NEUBAY's bandit agent (Ni et al. 2025, arXiv 2512.04341). An iteration rolls episodes in
-imagination, one ensemble member each, puts them in the tape buffer and takes gradient steps on
-tapes of it. Policy and values share one network; its memory learns slower than its head.
+imagination, one ensemble member each, and takes gradient steps on tapes of the buffer.
 """
 
 from __future__ import annotations
@@ -11,21 +10,14 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
-from jaxrl_rollouts.configs import (
-    check,
-    fraction,
-    layers,
-    number,
-    positive,
-    step_size,
-)
+from jaxrl_rollouts.configs import check, fraction, layers, number, positive, step_size
 from jaxrl_rollouts.descent import descend
 from jaxrl_rollouts.networks import MLP, from_linen, uniform
 from jaxrl_rollouts.offline.method import Agent, Learner
@@ -38,11 +30,7 @@ from jaxrl_rollouts.offline.recurrent.memory import (
 )
 from jaxrl_rollouts.offline.recurrent.sac import error_loss
 from jaxrl_rollouts.offline.recurrent.tapes import Tape, TapeBuffer
-from jaxrl_rollouts.offline.recurrent.timesteps import (
-    Timestep,
-    from_trajectory,
-    timestep_shapes,
-)
+from jaxrl_rollouts.offline.recurrent.timesteps import Timestep, from_trajectory, timestep_shapes
 from jaxrl_rollouts.rollouts import Members, Model, Trajectory, rollout
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
@@ -67,8 +55,6 @@ class DqnConfig:
         episodes: rolled per iteration.
         utd_ratio: gradient steps for each of their transitions.
         tape_length, capacity: timesteps of a tape and of the buffer.
-        weighting: which episodes a tape is made of; see `tapes.sample`.
-        real_weight: weight of real timesteps in the loss; None means over all alike.
     """
 
     memory: MemoryConfig = field(default_factory=MemoryConfig)
@@ -87,8 +73,6 @@ class DqnConfig:
     utd_ratio: float = number(0.02, above=0, most=1)
     tape_length: int = positive(1000)
     capacity: int = positive(1_000_000)
-    weighting: Literal["episode", "timestep"] = "episode"
-    real_weight: float | None = None
 
 
 class Task(NamedTuple):
@@ -289,7 +273,7 @@ def loss(
     bootstrapped = jax.lax.stop_gradient(reward + config.discount * alive * following)
     chosen = values[rows, timesteps.actions]
     each = error_loss(chosen - bootstrapped, config.huber)
-    total = tapes.weighted_mean(each, tape.mask, timesteps.real, config.real_weight)
+    total = tapes.masked_mean(each, tape.mask)
     return total, {"loss": total, "q_mean": tapes.masked_mean(chosen, tape.mask)}
 
 
@@ -353,7 +337,7 @@ def iteration(
     buffer = tapes.add(state.buffer, timesteps, lengths)
 
     def learn(carry: DqnState, key: jax.Array) -> tuple[DqnState, dict[str, jax.Array]]:
-        tape = tapes.sample(buffer, key, config.tape_length, weighting=config.weighting)
+        tape = tapes.sample(buffer, key, config.tape_length)
         return update(nets, carry, key, tape)
 
     keys = jax.random.split(learn_key, nets.updates)
