@@ -192,7 +192,6 @@ def neubay_data(
     env: Environment,
     *,
     seeds: int,
-    groups: np.ndarray | None = None,
     source: str = "dataset",
 ) -> tuple[NeubayData, NeubayData, Sizes]:
     """Put what seeds learn from on the device.
@@ -200,8 +199,6 @@ def neubay_data(
     Args:
         worlds: leaves `[W, ...]`; seed `k` is trained in world `k % W`.
         stats: of each world, leaves `[W, ...]`.
-        groups: `[n]`, which machine each row is of, as `fit_worlds` was given them: an episode is
-            then continued in a member that was fitted to its machine.
 
     Returns:
         The data, which parts of them are each seed's own, and the sizes.
@@ -214,10 +211,7 @@ def neubay_data(
         expected = "at least 2: rollouts end where members disagree"
         raise ConfigError("world.elites", members, expected)
     limit = env.max_episode_steps
-    logged = log_histories(transitions, limit, groups=groups, source=source)
-    if logged.groups is not None and members % (machines := logged.groups.counts.shape[0]):
-        expected = f"a multiple of the {machines} machines, as fit_worlds(groups=...) makes them"
-        raise ConfigError("world.elites", members, expected)
+    logged = log_histories(transitions, limit, source=source)
     check_updates(method, transitions, limit, source)
     quantile = method.rollouts.uncertainty_quantile
     limited = worlds._replace(limit=threshold_at(stats, quantile), others=None)
