@@ -210,9 +210,7 @@ def collect_to_file(
     policy_params: PyTree,
     key: jax.Array,
     *,
-    episodes: int | None = None,
-    steps: int | None = None,
-    memory: PyTree = (),
+    steps: int,
     attributes: Mapping[str, Any] | None = None,
 ) -> Transitions:
     """`collect` into an HDF5 file in D4RL's layout, which `load_d4rl` reads.
@@ -220,7 +218,7 @@ def collect_to_file(
     The file says which environment and versions it came from, the time limit and the mean return;
     `attributes` adds to that. Actions are written in the environment's own units, with its bounds.
     """
-    rows = collect(env, policy, policy_params, key, episodes=episodes, steps=steps, memory=memory)
+    rows = collect(env, policy, policy_params, key, steps=steps)
     write_rows(path, env, rows, attributes)
     return rows
 

@@ -131,7 +131,7 @@ def _played(env: Environment, play: Callable[[], Evaluation]) -> Evaluation:
         return jax.block_until_ready(play())
 
 
-@partial(jax.jit, static_argnames=("model", "policy", "horizon", "bonus"))
+@partial(jax.jit, static_argnames=("model", "policy", "horizon"))
 def values_from(
     model: Model,
     model_params: PyTree,
@@ -144,23 +144,20 @@ def values_from(
     members: jax.Array | None = None,
     discount: float = 0.99,
     horizon: int = 600,
-    bonus: Callable[[PyTree, jax.Array, jax.Array], jax.Array] | None = None,
 ) -> jax.Array:
     """What critics of these states and actions should say: the action, then the policy, played.
 
-    `sum_t discount^t (r_t + b_t)` over an episode; the first step has no bonus, as in the soft
-    value of SAC (Haarnoja et al. 2018, equation 3), whose `b_t` is the policy's weighted entropy.
+    `sum_t discount^t r_t` over an episode.
 
     Args:
         actions: `[B, A]`, what is done there.
         members: `[E]` int32, of an ensemble: row `i` is played in `members[i % E]`; None for a
             single model.
-        bonus: `(params, key, observations [B, S]) -> [B]` for each step after the first.
 
     Returns:
         `[B]`, one episode each.
     """
-    step_key, roll_key, bonus_key = jax.random.split(key, 3)
+    step_key, roll_key = jax.random.split(key)
     tied = own = None
     if members is not None:
         tied = Members(members, per="trajectory", shuffle=False)
@@ -176,16 +173,12 @@ def values_from(
         policy_params=policy_params,
         members=tied,
         early_exit=EARLY_EXIT,
-        record=lambda step: (step.rewards, step.observations),
+        record=lambda step: step.rewards,
     )
-    rewards, observations = played.steps
-    if bonus is not None:
-        keys = jax.random.split(bonus_key, horizon)
-        rewards += jax.lax.map(lambda x: bonus(policy_params, *x), (keys, observations))
     # A row that ended at once is rolled on, and nothing of that counts.
     alive = played.valid & ~(first.terminated | first.truncated)
     weights = discount ** jnp.arange(1, horizon + 1, dtype=jnp.float32)
-    return first.reward + weights @ jnp.where(alive, rewards, 0.0)
+    return first.reward + weights @ jnp.where(alive, played.steps, 0.0)
 
 
 def evaluate_seeds(
