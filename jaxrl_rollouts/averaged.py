@@ -42,11 +42,7 @@ class AveragedTraining(NamedTuple):
 
 
 def check_schedule(config: Any) -> None:
-    """Check how `updates`, `per_iteration`, `warmup`, `clip` and `average` of a config fit.
-
-    Raises:
-        ConfigError: one of them is out of range.
-    """
+    """Check how `updates`, `per_iteration`, `warmup`, `clip` and `average` of a config fit."""
     if config.updates % config.per_iteration:
         expected = f"a divisor of updates ({config.updates})"
         raise ConfigError("per_iteration", config.per_iteration, expected)
@@ -77,10 +73,6 @@ def make_averaged(
     """Functions for `loop.train`.
 
     Args:
-        config: with `updates`, `per_iteration` and `clip`.
-        optimiser: that counts its steps (Adam, say); gradients are clipped before it.
-        weight: `n -> []`, what the average takes of the weights after update number `n`.
-        init_params: `key -> params`.
         draw: `(key, data) -> batch`, a tuple; `data` is an update's own part of them where they
             were `Drawn` before.
         loss: `(params, key, *batch) -> (loss, metrics)`.

@@ -26,11 +26,7 @@ _SPECIAL = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
 
 
 def to_json(config: Any) -> dict[str, Any]:
-    """`config` as a dictionary of plain JSON values (tuples become lists, paths strings).
-
-    Raises:
-        TypeError: `config` is no dataclass instance, or holds a value JSON cannot carry.
-    """
+    """`config` as a dictionary of plain JSON values (tuples become lists, paths strings)."""
     if not dataclasses.is_dataclass(config) or isinstance(config, type):
         raise TypeError(f"config: found {type(config).__name__}, expected a dataclass instance")
     return _plain(config)

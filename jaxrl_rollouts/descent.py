@@ -21,10 +21,7 @@ def descend(
     """Move `params` against the gradient of a loss.
 
     Args:
-        optimiser: optax's.
         loss: `(params, *args) -> (scalar, more)`.
-        params: what moves.
-        moments: what the optimiser remembers of them.
 
     Returns:
         Parameters, moments, the loss before the step and what came with it.

@@ -41,11 +41,7 @@ def use_cores(most: int = 8) -> None:
 
 
 def check_devices() -> None:
-    """Ask jax for its devices once, before anything is computed.
-
-    Raises:
-        ConfigError: `$JAX_PLATFORMS` names a kind of device that is not on this machine.
-    """
+    """Ask jax for its devices once, before anything is computed."""
     try:
         jax.devices()
     except (RuntimeError, AssertionError) as error:  # a bare assertion where a plugin is missing

@@ -67,9 +67,7 @@ def each_member(
     computed anew, which costs less than to keep it.
 
     Args:
-        function: of one member's parameters; may be differentiated.
         params: leaves `[N, ...]`.
-        in_turn: one after the other. None: from `IN_TURN` members on, where cores are devices.
     """
     if in_turn is None:
         size = jax.tree.leaves(params)[0].shape[0]
@@ -103,7 +101,6 @@ def apply_assigned(
     answers are put back in order: `M` times less work than asking every member about every row.
 
     Args:
-        apply_each: of an `Ensemble` (or any function batched over a leading member axis).
         params: leaves `[M, ...]`.
         rows: `[B, F]`.
         slots: `[B]` int32, position of the row's member in `params`.

@@ -46,7 +46,6 @@ class Etdrk4(NamedTuple):
         """Advance `u [..., points]` by one time step.
 
         Args:
-            u: the fields.
             force: `[..., K]`, `rfft` of `f`, which is constant during the step.
         """
         points = u.shape[-1]
@@ -68,8 +67,6 @@ def etdrk4(linear: Any, scale: float, points: int, extent: Any, dt: Any) -> Etdr
     Args:
         linear: `[K]` complex eigenvalues of `L` per `rfft` bin; of a numpy array the coefficients
             are numpy's, in double precision.
-        scale: of the convection.
-        points, extent, dt: grid, length of the domain, time step.
     """
     xp: Any = np if isinstance(linear, np.ndarray) else jnp
     z = linear * dt

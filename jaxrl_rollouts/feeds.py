@@ -141,14 +141,7 @@ def on_disk(
     fill: Callable[[np.ndarray], None],
     dtype: type[np.floating] = np.float32,
 ) -> Path:
-    """An array in a file (`.npy`) of `stream_folder`, made once and known by its digest.
-
-    Args:
-        name: of the array, with all that it depends on.
-        shape: of it.
-        fill: writes the array it is given, some rows at a time. What it raises leaves no file.
-        dtype: of it.
-    """
+    """An array in a file (`.npy`) of `stream_folder`, made once and known by its digest."""
     folder = stream_folder()
     path = folder / f"{name}.npy"
     if is_sealed(path):
@@ -176,14 +169,6 @@ def scattered(path: Path, index: np.ndarray, axes: int = 1) -> np.ndarray:
     """Rows `[*index.shape, ...]` of the array in a file, in the order in which the disk has them.
 
     Neighbours are read together. Nothing is mapped, which would count as memory.
-
-    Args:
-        path: the file.
-        index: of rows.
-        axes: of the array, which are counted through as one.
-
-    Raises:
-        DataError: the file ends before.
     """
     whole: Any = mapped(path)
     offset, whole = whole.offset, whole.reshape(-1, *whole.shape[axes:])

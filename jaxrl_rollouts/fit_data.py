@@ -41,9 +41,6 @@ def part_rows(config: EnsembleConfig, rows: int, seed: int = 0) -> tuple[np.ndar
 
     The latter are `min(holdout_fraction * rows, holdout_rows)` random ones, the same for all
     members.
-
-    Raises:
-        ConfigError: too few rows to leave both parts non-empty.
     """
     count = min(int(rows * config.holdout_fraction), config.holdout_rows)
     if count < 1 or count >= rows:
@@ -63,15 +60,9 @@ def split_holdout(
     """Set aside the rows that members are evaluated on, see `part_rows`.
 
     Args:
-        config: of the ensemble.
         inputs, targets: `[n, I]` and `[n, O]`.
         groups: `[n]` int, 0 to G - 1, what each row came from (a machine, a patient, a site):
             member `i` learns from group `i % G` and is evaluated on it.
-        seed: of the choice.
-
-    Raises:
-        ConfigError: too few rows to leave both parts non-empty; or groups that do not fit the
-            rows or the members, or of which one is in one part only.
     """
     kept, held = part_rows(config, len(inputs), seed)
     learned = jnp.asarray(inputs[kept]), jnp.asarray(targets[kept])
@@ -98,11 +89,7 @@ def split_holdout(
 
 
 def count_groups(groups: np.ndarray, rows: int) -> int:
-    """How many groups there are, `G`.
-
-    Raises:
-        ConfigError: not one number for each row, or a group without a row.
-    """
+    """How many groups there are, `G`."""
     groups = np.asarray(groups)
     if groups.shape != (rows,):
         raise ConfigError("groups", groups.shape, f"({rows},), one number for each row")

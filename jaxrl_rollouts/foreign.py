@@ -9,10 +9,11 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .errors import DataError, printable
+from .errors import DataError, UserError, one_line, printable
 
 # The name of code to import, `package.module:factory` or `FILE.py:Class`, with its options.
 CODE = re.compile(r"([A-Za-z_][\w.]*|[^:]*\.py):[A-Za-z_][\w.]*(\?.*)?", re.DOTALL)
@@ -26,11 +27,7 @@ _KINDS = {
 
 
 def check_file(path: Path, expected: str) -> None:
-    """Whether `path` is a file at all, without opening it: a pipe or a device may never end.
-
-    Raises:
-        DataError: nothing is there, a folder, pipe, socket or device, or 0 bytes.
-    """
+    """Whether `path` is a file at all, without opening it: a pipe or a device may never end."""
     try:
         found = path.stat()
     except (OSError, ValueError):  # ValueError: a zero byte in the name
@@ -39,6 +36,21 @@ def check_file(path: Path, expected: str) -> None:
         raise DataError(path, "file", kind_of(found.st_mode), expected)
     if not found.st_size:
         raise DataError(path, "file", "0 bytes", expected)
+
+
+@contextmanager
+def reading(
+    path: Path, expected: str, key: str = "file", hint: str = "", broken: Any = Exception
+) -> Iterator[None]:
+    """What libraries raise of a damaged file becomes one `DataError`; a `UserError` stays."""
+    try:
+        yield
+    except UserError:
+        raise
+    except PermissionError:
+        raise DataError(path, "file", "no permission to read", "a readable file") from None
+    except broken as error:
+        raise DataError(path, key, one_line(error), expected, hint) from error
 
 
 def kind_of(mode: int) -> str:

@@ -22,8 +22,8 @@ import h5py.h5l as h5l
 import h5py.h5o as h5o
 import numpy as np
 
-from .errors import DataError, UserError, one_line, printable
-from .foreign import check_file, check_room, clean
+from .errors import DataError, one_line, printable
+from .foreign import check_file, check_room, clean, reading
 
 # h5py has no error of its own: a broken file shows as any of these.
 BROKEN = (OSError, LookupError, RuntimeError, TypeError, ValueError, MemoryError, OverflowError)
@@ -33,25 +33,13 @@ _LINKS = {h5l.TYPE_SOFT: "a soft link", h5l.TYPE_EXTERNAL: "a link to another fi
 
 @contextmanager
 def open_hdf5(path: Path) -> Iterator[h5py.File]:
-    """A file to read from, all of whose datasets are in it.
-
-    Raises:
-        DataError: no file, not HDF5, broken, or one that leads elsewhere (`check_inside`); what
-            h5py raises at broken parts while the file is open likewise.
-    """
+    """A file to read from, all of whose datasets are in it."""
     check_file(path, "an HDF5 file")
-    try:
+    with reading(path, WHOLE, hint="copy or download it again", broken=BROKEN):
         stat = path.stat()
         _check_once(path, stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
         with h5py.File(path, "r") as file:
             yield file
-    except UserError:
-        raise
-    except PermissionError:
-        raise DataError(path, "file", "no permission to read", "a readable file") from None
-    except BROKEN as error:
-        hint = "copy or download it again"
-        raise DataError(path, "file", one_line(error), WHOLE, hint) from error
 
 
 @functools.lru_cache(maxsize=128)
@@ -64,17 +52,7 @@ def _check_once(path: Path, *version: int) -> None:
 def check_inside(
     path: Path, file: h5py.File, *, whole: bool = False, together: bool = True
 ) -> None:
-    """Whether every link and dataset of a file is one of its own.
-
-    Args:
-        path, file: of which file.
-        whole: also require all datasets to be wholly written, and memory for them,
-        together: for all of them at once; else for each.
-
-    Raises:
-        DataError: a soft, external or unknown link, a virtual dataset, one in other files; one
-            that is not wholly written, or more of them than memory.
-    """
+    """Whether every link and dataset of a file is one of its own."""
 
     links: list[tuple[bytes, int]] = []
     size = 0
@@ -122,11 +100,7 @@ def check_written(path: Path, key: str, array: h5py.Dataset) -> None:
 
 
 def read_array(path: Path, file: h5py.File, key: str) -> np.ndarray:
-    """One array of the file, whole.
-
-    Raises:
-        DataError: it is missing, a group, not wholly written, larger than memory or unreadable.
-    """
+    """One array of the file, whole."""
     try:
         node = file[key]
     except BROKEN:
@@ -134,12 +108,10 @@ def read_array(path: Path, file: h5py.File, key: str) -> np.ndarray:
         raise DataError(path, key, found, f"an array {key}") from None
     if not isinstance(node, h5py.Dataset):
         raise DataError(path, key, "a group", "an array")
-    try:
+    with reading(path, "a readable array", key, broken=BROKEN):
         check_written(path, key, node)
         check_room(path, key, (node.size or 0) * node.dtype.itemsize)
         return np.asarray(node[()])
-    except BROKEN as error:
-        raise DataError(path, key, one_line(error), "a readable array") from error
 
 
 def plain_attributes(file: h5py.File) -> dict[str, Any]:
@@ -158,12 +130,7 @@ def plain_attributes(file: h5py.File) -> dict[str, Any]:
 
 @contextmanager
 def new_hdf5(path: Path) -> Iterator[h5py.File]:
-    """A file that appears whole or not at all (a hidden neighbour, then a rename).
-
-    Raises:
-        DataError: the folder is missing or not writable, the disk is full, or something was
-            given that HDF5 cannot hold.
-    """
+    """A file that appears whole or not at all (a hidden neighbour, then a rename)."""
     if not path.parent.is_dir():
         raise DataError(path, "folder", "nothing", f"the folder {path.parent}")
     if path.is_dir():

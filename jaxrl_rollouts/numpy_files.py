@@ -7,29 +7,20 @@ with the bytes there are, and those with the memory.
 from __future__ import annotations
 
 import math
-import tokenize
 import zipfile
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
 
-from .errors import DataError, UserError, one_line, printable
-from .foreign import check_file, check_room
+from .errors import DataError, printable
+from .foreign import check_file, check_room, reading
 
 _READERS: dict[tuple[int, int], Any] = {
     (1, 0): npy.read_array_header_1_0,
     (2, 0): npy.read_array_header_2_0,
 }
-_BROKEN = (
-    OSError, ValueError, EOFError, LookupError, RuntimeError, MemoryError, OverflowError,
-    SyntaxError, TypeError, NotImplementedError, tokenize.TokenError, zipfile.BadZipFile,
-    zlib.error,
-)  # fmt: skip
 
 
 class Header(NamedTuple):
@@ -42,17 +33,13 @@ class Header(NamedTuple):
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of an npz file.
-
-    Raises:
-        DataError: no such file, not an archive of plain arrays, damaged, or larger than memory.
-    """
+    """All arrays of an npz file."""
     check_file(path, "an npz file")
-    with _reading(path, "an npz file"), zipfile.ZipFile(path) as archive:
+    with reading(path, "an npz file"), zipfile.ZipFile(path) as archive:
         arrays = {}
         for entry in archive.infolist():
             key = printable(entry.filename).removesuffix(".npy")
-            with _reading(path, "a whole npz file of plain arrays", key), archive.open(entry) as f:
+            with reading(path, "a whole npz file of plain arrays", key), archive.open(entry) as f:
                 arrays[key] = _read(path, key, f, entry.file_size)
         return arrays
 
@@ -60,37 +47,21 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
 def read_npy(path: Path) -> np.ndarray:
     """The array of an .npy file, whole; `DataError` as `read_npz`."""
     check_file(path, "an .npy file")
-    with _reading(path, "a whole .npy file of numbers", "array"), path.open("rb") as file:
+    with reading(path, "a whole .npy file of numbers", "array"), path.open("rb") as file:
         return _read(path, "array", file, path.stat().st_size)
 
 
 def map_npy(path: Path) -> np.ndarray:
     """The array of an .npy file, mapped into memory and read when used; `DataError` likewise."""
     check_file(path, "an .npy file")
-    with _reading(path, "a whole .npy array of numbers", "array"), path.open("rb") as file:
+    with reading(path, "a whole .npy array of numbers", "array"), path.open("rb") as file:
         head = _header(path, "array", file, path.stat().st_size)
         order = "F" if head.fortran else "C"
         return np.memmap(path, head.dtype, "r", head.offset, head.shape, order)
 
 
-@contextmanager
-def _reading(path: Path, expected: str, key: str = "file") -> Iterator[None]:
-    try:
-        yield
-    except UserError:
-        raise
-    except PermissionError:
-        raise DataError(path, "file", "no permission to read", "a readable file") from None
-    except _BROKEN as error:
-        raise DataError(path, key, one_line(error), expected) from error
-
-
 def _header(path: Path, key: str, file: IO[bytes], size: int) -> Header:
-    """The header, where it agrees with the `size` of the file; leaves off where the array begins.
-
-    Raises:
-        DataError: objects (pickles, which may run anything), or another size.
-    """
+    """The header, if it fits the `size` of the file; stops where the array begins."""
     version = npy.read_magic(file)
     if version not in _READERS:
         raise DataError(path, key, f"version {version} of the format", "plain arrays")

@@ -15,15 +15,7 @@ MASKED = "leave those rows out, or fill them by a value that you choose: values.
 
 
 def to_array(source: str | Path, key: str, values: Any) -> np.ndarray:
-    """`values` as a numpy array of one shape, without masked entries; numbers are not checked.
-
-    Args:
-        source, key: file or dataset, and array, for messages.
-        values: an array of any library, numbers, or nested lists of them.
-
-    Raises:
-        DataError: lists of several lengths, masked entries, objects, or what numpy cannot read.
-    """
+    """`values` as a numpy array of one shape, without masked entries; numbers are not checked."""
     hidden = _masked(values)
     if hidden:
         raise DataError(source, key, f"{hidden:,} masked entries", "none", MASKED)

@@ -34,6 +34,7 @@ COMMANDS = "jaxrl_rollouts.commands"
 LISTINGS = "jaxrl_rollouts.listings"
 # Last parts of the options whose values may name code.
 NAMES_CODE = ("env", "environment", "environments", "method", "methods", "agent", "trust")
+NAMES_CODE += ("network", "objective")
 _TRUSTED: set[str] = set()  # names of code that the user of this process typed
 
 
@@ -51,9 +52,7 @@ class Listing:
         prepare: `module:function` that is called with the configuration before anything is written
             or trained: it raises `UserError` for a file, an extra or an environment that is
             missing, and returns lines that the user should know first.
-        unread: `module:function` from a configuration to the dotted names of settings that it does
-            not read; with `choices`, they are no options of its.
-        choices: settings by which others are read or not, and their values: `{"method": (...)}`.
+        choices: settings that name one of several things, and their values: `{"method": (...)}`.
         longer: `module:function` from a configuration and a whole number to that of the same run
             with trainings so many times as long, which begins with the same bits; without one, the
             length is part of the training (a rate that falls to zero over it, say).
@@ -68,7 +67,6 @@ class Listing:
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
     prepare: str = field(default="", kw_only=True)
-    unread: str = field(default="", kw_only=True)
     longer: str = field(default="", kw_only=True)
     main: bool = field(default=False, kw_only=True)
     caches: bool = field(default=True, kw_only=True)
@@ -99,10 +97,6 @@ class Experiment(Listing):
     def facts(self, config: Any) -> list[str]:
         """Check what a run with `config` needs; what should be known of it before it starts."""
         return list(resolve_name(self.prepare)(config)) if self.prepare else []
-
-    def hidden(self, config: Any) -> set[str]:
-        """Dotted names of the settings that `config` does not read."""
-        return set(resolve_name(self.unread)(config)) if self.unread else set()
 
     def lengthened(self, config: Any, times: int) -> Any:
         """`config` with trainings `times` as long; `ConfigError` where their length is fixed."""
@@ -176,11 +170,7 @@ def load_command(name: str) -> Command:
 
 
 def announced(group: str, kind: str) -> dict[str, Any]:
-    """Everything announced in a group, imported, by name.
-
-    Raises:
-        ConfigError: one of them cannot be imported.
-    """
+    """Everything announced in a group, imported, by name."""
     objects = {}
     for name, entry in sorted(entries(group).items()):
         try:
@@ -210,11 +200,7 @@ def check_trusted(setting: str, names: Sequence[str]) -> None:
 
 
 def import_trusted(setting: str, name: str) -> Callable[..., Any]:
-    """The function `package.module:factory`, of an installed package or the working directory.
-
-    Raises:
-        ConfigError: not such a name, not a trusted one, or nothing callable is there.
-    """
+    """The function `package.module:factory`, of an installed package or the working directory."""
     if not CODE.fullmatch(name):
         raise ConfigError(setting, name, "package.module:factory")
     check_trusted(setting, [name])

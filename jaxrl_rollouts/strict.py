@@ -15,11 +15,7 @@ _YES, _NO = "true|True|TRUE|yes|Yes|YES|on|On|ON", "false|False|FALSE|no|No|NO|o
 
 
 def load_json(text: str) -> Any:
-    """The data in a JSON text.
-
-    Raises:
-        ValueError: no JSON, a key twice in an object, NaN or Infinity, or nested too deeply.
-    """
+    """The data in a JSON text."""
     try:
         data = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
     except RecursionError:
@@ -51,11 +47,7 @@ def _too_deep() -> str:
 
 
 def load_yaml(text: str) -> Any:
-    """The data in a YAML text, with the numbers of YAML 1.2.
-
-    Raises:
-        ValueError: no YAML, a key twice in a mapping, an alias, a tag, or nested too deeply.
-    """
+    """The data in a YAML text, with the numbers of YAML 1.2."""
     import yaml
 
     try:

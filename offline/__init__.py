@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from .result import TrainResult as TrainResult
     from .synthetic.synthesis import synthesise as synthesise
     from .worlds.any_step import AnyStepConfig as AnyStepConfig
-    from .worlds.blend import true_dynamics as true_dynamics
+    from .worlds.dynamics import true_dynamics as true_dynamics
     from .worlds.fit import WorldModelConfig as WorldModelConfig
     from .worlds.fit import fit_worlds as fit_worlds
     from .worlds.trust import uncertainty_threshold as uncertainty_threshold

@@ -82,11 +82,7 @@ def evaluate(
 
 
 def _finite(saved: SavedPolicy) -> list[int]:
-    """All training seeds but those that diverged, which are named.
-
-    Raises:
-        CheckpointError: all of them did.
-    """
+    """All training seeds but those that diverged, which are named."""
     for seed in saved.diverged:
         print(f"note: training seed {seed} diverged and is not played", file=sys.stderr)
     seeds = [seed for seed in range(saved.facts["seeds"]) if seed not in saved.diverged]

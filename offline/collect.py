@@ -144,9 +144,6 @@ def collect_with_states(
 ) -> tuple[Transitions, dict[str, np.ndarray]]:
     """`collect` of so many steps, the same rows, with the simulator's state before each of them.
 
-    Args:
-        env, policy, policy_params, key, steps: as for `collect`.
-
     Returns:
         The rows, and `qpos [N, Q]` and `qvel [N, V]` in double precision where the environment
         knows them (`Environment.positions`), else nothing.
@@ -213,21 +210,15 @@ def collect_to_file(
     policy_params: PyTree,
     key: jax.Array,
     *,
-    episodes: int | None = None,
-    steps: int | None = None,
-    memory: PyTree = (),
+    steps: int,
     attributes: Mapping[str, Any] | None = None,
 ) -> Transitions:
     """`collect` into an HDF5 file in D4RL's layout, which `load_d4rl` reads.
 
     The file says which environment and versions it came from, the time limit and the mean return;
     `attributes` adds to that. Actions are written in the environment's own units, with its bounds.
-
-    Raises:
-        ConfigError: as `collect`.
-        DataError: the file cannot be written.
     """
-    rows = collect(env, policy, policy_params, key, episodes=episodes, steps=steps, memory=memory)
+    rows = collect(env, policy, policy_params, key, steps=steps)
     write_rows(path, env, rows, attributes)
     return rows
 

@@ -124,18 +124,14 @@ def evaluate(
 
 
 def _played(env: Environment, play: Callable[[], Evaluation]) -> Evaluation:
-    """What was played; of a simulator on the host it is waited for, as it may fail.
-
-    Raises:
-        SimulatorError: as the simulator did.
-    """
+    """What was played; of a simulator on the host it is waited for, as it may fail."""
     if not env.host:
         return play()
     with naming_failures(env):
         return jax.block_until_ready(play())
 
 
-@partial(jax.jit, static_argnames=("model", "policy", "horizon", "bonus"))
+@partial(jax.jit, static_argnames=("model", "policy", "horizon"))
 def values_from(
     model: Model,
     model_params: PyTree,
@@ -148,31 +144,20 @@ def values_from(
     members: jax.Array | None = None,
     discount: float = 0.99,
     horizon: int = 600,
-    bonus: Callable[[PyTree, jax.Array, jax.Array], jax.Array] | None = None,
 ) -> jax.Array:
     """What critics of these states and actions should say: the action, then the policy, played.
 
-    `sum_t discount^t (r_t + b_t)` over an episode; the first step has no bonus, as in the soft
-    value of SAC (Haarnoja et al. 2018, equation 3), whose `b_t` is the policy's weighted entropy.
+    `sum_t discount^t r_t` over an episode.
 
     Args:
-        model: where: `as_model` of an environment, or a learned one.
-        model_params: handed to its step; None for an environment.
-        policy: of agents without a memory.
-        policy_params: handed to `policy` and `bonus`.
-        start: `B` states of the model: of `env.reset_to(qpos, qvel)`, say.
         actions: `[B, A]`, what is done there.
-        key: consumed.
         members: `[E]` int32, of an ensemble: row `i` is played in `members[i % E]`; None for a
             single model.
-        discount: per step.
-        horizon: most steps after the first; `0.99^600` is 0.2 %.
-        bonus: `(params, key, observations [B, S]) -> [B]` for each step after the first.
 
     Returns:
         `[B]`, one episode each.
     """
-    step_key, roll_key, bonus_key = jax.random.split(key, 3)
+    step_key, roll_key = jax.random.split(key)
     tied = own = None
     if members is not None:
         tied = Members(members, per="trajectory", shuffle=False)
@@ -188,16 +173,12 @@ def values_from(
         policy_params=policy_params,
         members=tied,
         early_exit=EARLY_EXIT,
-        record=lambda step: (step.rewards, step.observations),
+        record=lambda step: step.rewards,
     )
-    rewards, observations = played.steps
-    if bonus is not None:
-        keys = jax.random.split(bonus_key, horizon)
-        rewards += jax.lax.map(lambda x: bonus(policy_params, *x), (keys, observations))
     # A row that ended at once is rolled on, and nothing of that counts.
     alive = played.valid & ~(first.terminated | first.truncated)
     weights = discount ** jnp.arange(1, horizon + 1, dtype=jnp.float32)
-    return first.reward + weights @ jnp.where(alive, rewards, 0.0)
+    return first.reward + weights @ jnp.where(alive, played.steps, 0.0)
 
 
 def evaluate_seeds(
@@ -217,16 +198,11 @@ def evaluate_seeds(
     one batch; a policy that draws random numbers draws other ones there.
 
     Args:
-        env, policy, key, episodes, discount: as for `evaluate`.
         policy_params: leaves `[K, ...]`.
         memory: `[K, episodes, ...]`.
 
     Returns:
         An `Evaluation` of `[K, episodes]` entries.
-
-    Raises:
-        ConfigError: `episodes` is not a positive whole number, or the leaves of `policy_params`
-            do not share a leading axis.
     """
     check_count("episodes", episodes)
     sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(policy_params)}

@@ -148,12 +148,7 @@ def train_method(
 
 
 def check_dataset(dataset: Dataset, method: Method, job: Job) -> None:
-    """Raise where a method cannot learn from a dataset.
-
-    Raises:
-        DataError: rewards that the dataset does not have.
-        ConfigError: rows on the disk, dynamics for a method that rolls none, or see the method.
-    """
+    """Raise where a method cannot learn from a dataset."""
     check_rewards(dataset, method.name)
     if dataset.rows_file is not None and not method.reads_disk:
         hint = "methods without a world model read them while training"
@@ -187,11 +182,7 @@ def method_of(
     dataset: Dataset,
     changes: Mapping[str, object],
 ) -> tuple[Method, str]:
-    """The settings that `train` was given, by name and preset or as they are, and their name.
-
-    Raises:
-        ConfigError: a preset beside settings, which have all they need.
-    """
+    """The settings that `train` was given, by name and preset or as they are, and their name."""
     if isinstance(method, str):
         asked: Preset = preset or "small"
         return recipe(method, asked, dataset, **changes), asked

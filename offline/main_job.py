@@ -112,12 +112,7 @@ def run(config: Config, context: RunContext) -> Report:
 
 
 def report_of(result: TrainResult, job: Job) -> Report:
-    """Tables, pictures and notes of a result.
-
-    Args:
-        result: of a training in `job.context`.
-        job: of that training.
-    """
+    """Tables, pictures and notes of a result."""
     context = job.context
     assert context is not None, "a report is of a run"
     source, name = result.source, result.method.name

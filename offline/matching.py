@@ -62,12 +62,6 @@ def same_columns(dataset: Dataset, env: Environment) -> Environment:
     """The environment with its columns in the order of the data's.
 
     By name where both name them; else start states are compared column by column.
-
-    Raises:
-        DataError: other names, or columns whose start states agree in another order.
-
-    Warns:
-        UserWarning: start states of a column are nowhere near the data's.
     """
     source = dataset.source if dataset.source.exists() else dataset.name
     if dataset.columns and env.columns:
@@ -88,7 +82,6 @@ def _compare_starts(
     """Compare where episodes begin, and which columns never move.
 
     Args:
-        dataset, env: of which.
         there, then: `[K, S]` first observations of the environment, and those a step later.
     """
     rows = dataset.transitions
@@ -214,7 +207,6 @@ def environment_of(dataset: Dataset, environment: EnvironmentLike | None = None)
     """Where the policy is played: the environment asked for, else the one a dataset is from.
 
     Args:
-        dataset: the rows.
         environment: what `make` takes, or "none" for no simulator. None takes what the dataset
             says, or its name; where neither says anything there is no simulator.
 
@@ -222,11 +214,6 @@ def environment_of(dataset: Dataset, environment: EnvironmentLike | None = None)
         An environment that the dataset fits, with its columns in the data's order; without a
         simulator one that cannot be played in (`is_simulator`), with the dataset's sizes, bounds
         and longest episode.
-
-    Raises:
-        ConfigError: there is no such environment.
-        DataError: see `check_fits` and `same_columns`.
-        SimulatorError: the environment's first reset or step fails.
     """
     env = _named(dataset, environment)
     check_fits(dataset, env)
@@ -277,12 +264,7 @@ def _without(dataset: Dataset) -> Environment:
 
 
 def check_fits(dataset: Dataset, env: Environment) -> None:
-    """Compare a dataset with the environment it is to be evaluated in, before anything is compiled.
-
-    Raises:
-        DataError: other numbers of observation or action entries, other declared bounds, none
-            declared where the environment's are not [-1, 1], or actions outside [-1, 1].
-    """
+    """Compare a dataset with the environment it is to be evaluated in, before compilation."""
     rows = dataset.transitions
     source = dataset.source if dataset.source.exists() else dataset.name
     for key, values, expected in (
@@ -322,9 +304,7 @@ def take_bounds(dataset: Dataset, low: Any, high: Any, of: str) -> Dataset:
     """Rescale actions that declare no bounds from those of an environment, if all lie inside.
 
     Args:
-        dataset: rows in memory, as they were recorded.
         low, high: `[A]` the bounds.
-        of: name of the environment; `attributes["bounds_from"]` keeps it.
 
     Returns:
         The dataset with these bounds; as it was where it has some, or an action lies outside.

@@ -130,8 +130,6 @@ def first_state(agent: Agent, key: jax.Array, observations: jax.Array | Scaler) 
     """An agent's state before it has learned anything, normalised where it asks for it.
 
     Args:
-        agent: whose.
-        key: consumed.
         observations: `[N, S]` of the data, or their `fit_scaler`.
     """
     if agent.normalise:
@@ -313,14 +311,7 @@ def swept(method: Method, job: Job) -> dict[str, list[float]]:
 
 
 def cadence(steps: int, most: int, period: int, evaluations: int = 1) -> tuple[int, int]:
-    """Iterations, and gradient steps of each, that come as near to `steps` as they can.
-
-    Args:
-        steps: gradient steps in all.
-        most: of an iteration.
-        period: of the agent: an iteration holds whole periods.
-        evaluations: that there should be room for.
-    """
+    """Iterations, and gradient steps of each, that come as near to `steps` as they can."""
     per = min(most, max(steps // evaluations, 1))
     per = max(per // period, 1) * period
     return max(round(steps / per), 1), per

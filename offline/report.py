@@ -16,11 +16,8 @@ from jaxrl_rollouts.compare.grid import Cell
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.reports import pictures
-from jaxrl_rollouts.reports.pictures import intervals
 from jaxrl_rollouts.reports.report import Report
-from jaxrl_rollouts.reports.statistics import spread_name
 
-from .data import Dataset
 from .matching import is_simulator, unlike
 from .result import TrainResult
 from .task import Source, behaviour, score_in, slug
@@ -74,11 +71,6 @@ def measured(cell: Cell) -> Mapping[str, str]:
     return {column: metric for column, metric in COLUMNS.items() if metric in cell}
 
 
-def overestimation(cell: Cell) -> np.ndarray:
-    """What the critics promise from the start states minus what the policy earns, `[seeds]`."""
-    return cell["estimated_value"] - cell["discounted_return"]
-
-
 def late(cell: Cell, metric: str = "return", looks: int = LOOKS) -> np.ndarray:
     """Mean over the last looks, `[seeds]`."""
     return cell[metric] if cell.diverged else cell.curve(metric)[1][:, -looks:].mean(1)
@@ -88,17 +80,6 @@ def swing(cell: Cell) -> np.ndarray:
     """Standard deviation of the return over the last looks, `[seeds]`: how much of the last one is
     luck."""
     return cell["return"] if cell.diverged else cell.curve("return")[1][:, -LOOKS:].std(1)
-
-
-def overestimation_ratio(cell: Cell) -> np.ndarray:
-    """Critics' value over the true one, which counts as 1 at least, over the last looks,
-    `[seeds]`."""
-    return late(cell, "estimated_value") / np.maximum(late(cell, "discounted_return"), 1.0)
-
-
-def final_overestimation(cell: Cell) -> np.ndarray:
-    """`overestimation`, mean over the last looks, `[seeds]`."""
-    return late(cell, "estimated_value") - late(cell, "discounted_return")
 
 
 def holdout(history: History, ensemble: EnsembleConfig) -> dict[str, Any]:
@@ -202,17 +183,6 @@ def note_environments(report: Report, settings: Iterable[Source]) -> None:
         report.note(f"Evaluated in {env.name} ({env.version}).")
 
 
-def note_made(report: Report, datasets: Iterable[Dataset]) -> None:
-    """Which of the datasets are tapes, each with its digest."""
-    made = [data for data in datasets if data.attributes.get("format") == "tape"]
-    if made:
-        digests = ", ".join(f"{data.name} {data.sha256[:16]}" for data in made)
-        report.note(
-            f"Datasets of this library, not D4RL's: {digests} (SHA-256). Their scores use D4RL's "
-            "reference returns and must not be compared with D4RL tables."
-        )
-
-
 def draw_world(report: Report, worlds: Mapping[str, Quality]) -> None:
     """Open-loop error growth and calibration of the world models."""
     caption = (
@@ -297,22 +267,3 @@ def draw_learning(report: Report, setting: Source, cells: Mapping[str, Cell]) ->
         curves(ax, cells, "return", colours=COLOURS)
         level(ax, behaviour(setting).mean(), "behaviour", **_BEHAVIOUR)
         ax.set_ylabel("return in the true environment")
-
-
-def draw_comparison(
-    report: Report,
-    settings: Mapping[str, Source],
-    results: Mapping[str, Mapping[str, Cell]],
-) -> None:
-    """Final returns of all methods on all datasets, one panel per dataset."""
-    caption = (
-        f"Bars: {spread_name(report.seeds)} of the interquartile mean; dots: seeds; dashed: "
-        "mean return of the behaviour that made the data."
-    )
-    style = {"columns": 2, "legend": False, "height": 2.0, "title": "Final return"}
-    titles = [slug(name) for name in settings]
-    with picture(report, "comparison", caption, titles=titles, **style) as axes:
-        for ax, (name, setting) in zip(axes, settings.items(), strict=True):
-            returns = {method: cell["return"] for method, cell in results[name].items()}
-            intervals(ax, returns, xlabel="return", colours=COLOURS)
-            ax.axvline(behaviour(setting).mean(), color=colour("behaviour"), linestyle="--")

@@ -179,18 +179,7 @@ def finish(
     preset: str = "",
     differs: tuple[str, ...] = (),
 ) -> TrainResult:
-    """Save the policies, where there is a run, and take the last evaluation.
-
-    Args:
-        trained: its state has an `agent.actor`.
-        made: what was trained.
-        method: its settings.
-        best: what evaluated it.
-        stage: of the training; the policy goes into its folder.
-        context: None saves nothing.
-        preset: name of the settings.
-        differs: from the paper.
-    """
+    """Save the policies, where there is a run, and take the last evaluation."""
     last, played = trained.history.last, is_simulator(made.env)
     data = made.source.dataset
     about = {"dataset": data.name, "method": method.name, "env": made.env}

@@ -125,16 +125,8 @@ def policy_of(
     """A policy in memory, as `read_policy` gives one from a folder.
 
     Args:
-        config: of the agent.
-        actors: parameters, leading axis = seeds.
-        env: as the agent sees it (`remembering`, for one with a memory); None for none.
-        sizes: of the agent's observation and action, where there is no `env`.
         bounds: of the environment's actions, lowest and highest; left out, those of `env`, else
             [-1, 1].
-        facts: (data, method, returns) that are kept beside what acting needs.
-
-    Raises:
-        ConfigError: neither `env` nor `sizes`.
     """
     if env is not None:
         sizes = env.observation_size, env.action_size
@@ -171,16 +163,7 @@ def save_policy(
 
 
 def read_policy(path: str | Path, *, best: bool = False) -> SavedPolicy:
-    """Read a policy folder, or the only policy inside a run folder.
-
-    Args:
-        path: the folder.
-        best: in a run folder, that of the best evaluation and not the last one.
-
-    Raises:
-        CheckpointError: there is none or several, or it cannot be read.
-        ConfigError: the settings of its agent are not this library's.
-    """
+    """Read a policy folder, or the only policy inside a run folder."""
     name = BEST if best else LAST
     inside = best and not (Path(path) / FILE).is_file()
     if inside and {found.parent.name for found in Path(path).rglob(FILE)} == {LAST}:

@@ -14,7 +14,6 @@ from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError
 from jaxrl_rollouts.feeds import blocks
 from jaxrl_rollouts.record.context import RunContext
 
-from .behaviours.made import load_dataset
 from .data import Dataset, episode_returns, episodes
 from .data.bounds import is_unit
 from .data.inspection import bounds_text
@@ -29,7 +28,7 @@ from .environments.terminations import (
     never,
     termination_function,
 )
-from .matching import environment_of, is_simulator
+from .matching import is_simulator
 
 if TYPE_CHECKING:
     from .worlds.endings import TerminationConfig
@@ -94,12 +93,7 @@ def verify_checksum(dataset: Dataset, context: RunContext | None) -> None:
 def termination_of(
     dataset: Dataset, env: Environment, config: Endings
 ) -> Termination | TerminationConfig:
-    """How model rollouts end: the known rule, or where there is none that of a learned one.
-
-    Raises:
-        ConfigError: the family's rule is known, and not for the dataset's number of columns.
-        DataError: the rule ends rows that go on in the data (`check_rule`).
-    """
+    """How model rollouts end: the known rule, or where there is none that of a learned one."""
     if config.termination == "learned":
         return config.ending
     rule, where, rows = env.termination, env.name, dataset.transitions
@@ -128,13 +122,7 @@ def line_of(dataset: Dataset, env: Environment | None) -> str:
 def warnings_of(
     dataset: Dataset, env: Environment, config: Endings | None, *, imagines: bool
 ) -> list[str]:
-    """What a user should know of a training before its numbers, a sentence each.
-
-    Args:
-        dataset, env: of the training.
-        config: of its world models; None where it has none.
-        imagines: whether it rolls a learned model, whose episodes have to end.
-    """
+    """What a user should know of a training before its numbers, a sentence each."""
     facts = [f"{one} Check it before you use results." for one in extreme_facts(dataset)]
     facts += odd_facts(dataset)
     if read_as := dataset.attributes.get("read_as"):
@@ -201,17 +189,6 @@ def naming_extremes(dataset: Dataset) -> Iterator[None]:
         raise DivergenceError(f"{error}; {extreme}") from error
 
 
-def task_of(name: str, seed: int = 0, context: RunContext | None = None) -> Task:
-    """A dataset by name with its environment.
-
-    Raises:
-        ConfigError, DataError: see `load_dataset`, `environment_of` and `verify_checksum`.
-    """
-    dataset = load_dataset(name, seed)
-    verify_checksum(dataset, context)
-    return Task(dataset, environment_of(dataset))
-
-
 def behaviour(source: Source, discount: float = 1.0) -> np.ndarray:
     """Returns of a dataset's whole episodes, `[episodes]`, without those that were cut short.
 
@@ -260,16 +237,7 @@ def keys_of(seed: int) -> tuple[jax.Array, jax.Array]:
 
 
 def check_rule(rule: Termination, environment: str, dataset: str, rows: Any) -> None:
-    """Compare a rule with the ends of a dataset before model rollouts rely on it.
-
-    Args:
-        rule: to compare.
-        environment, dataset: names for messages.
-        rows: `Transitions` with true successors.
-
-    Raises:
-        DataError: the rule ends more than 5 % of the rows after which episodes go on.
-    """
+    """Compare a rule with the ends of a dataset before model rollouts rely on it."""
     if rule is never:
         return
     going = ~np.asarray(rows.terminations, bool)

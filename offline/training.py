@@ -15,13 +15,11 @@ from jaxrl_rollouts.rollouts import where_rows
 from jaxrl_rollouts.trees import PyTree
 
 from .agents.critics import start_values
-from .agents.model_free import make_model_free
-from .data import sample_batch
 from .data.transitions import RAW, RewardScale, discounted_steps, steps_of_data
 from .environments import Environment
 from .evaluation import evaluate_seeds
 from .matching import is_simulator
-from .method import AgentConfig, Learner, Prepared
+from .method import Learner, Prepared
 from .task import starts_of
 
 Evaluate = Callable[[PyTree, int], Mapping[str, Any]]
@@ -206,10 +204,7 @@ def value_evaluator(
     Nothing is recorded of an agent without critics.
 
     Args:
-        learner: whose critics are evaluated.
         starts: `[B, D]` start states as the agent sees them.
-        reward: the view of the rewards that the critics learned from.
-        weight: mean `discounted_steps` of the dataset's episodes.
     """
     states = jnp.asarray(starts)
 
@@ -220,64 +215,6 @@ def value_evaluator(
         return {"estimated_value": reward.undo(values, weight)}
 
     return evaluate
-
-
-def train_and_play(
-    learner: Learner,
-    data: PyTree,
-    env: Environment,
-    keys: tuple[jax.Array, jax.Array],
-    *,
-    episodes: int,
-    discount: float = 0.99,
-    **training: Any,
-) -> Trained:
-    """`train_learner` with an `evaluator`: what an agent earns that learns from `data`.
-
-    Args:
-        learner: as for `train_learner`.
-        data: what it learns from.
-        env: the true environment it is played in.
-        keys: consumed; for the training and for the evaluations.
-        episodes: of an evaluation, per seed.
-        discount: for `discounted_return`.
-        **training: for `train_learner`: `seeds`, `iterations`, `stage` and so on.
-    """
-    play = evaluator(learner, env, keys[1], episodes, discount=discount)
-    return train_learner(learner, data, keys[0], evaluate=play, **training)
-
-
-def train_on_rows(
-    config: AgentConfig,
-    rows: PyTree,
-    env: Environment,
-    keys: tuple[jax.Array, jax.Array],
-    *,
-    batch_size: int = 256,
-    updates_per_iteration: int = 1000,
-    draw: Callable[[Any, jax.Array, int], Any] = sample_batch,
-    **training: Any,
-) -> Trained:
-    """`train_and_play` for an agent that needs no model: what these rows are worth to it.
-
-    Args:
-        config: of the agent; its discount is also the evaluations'.
-        rows: `Transitions` on the device, or what `draw` takes.
-        env, keys: as for `train_and_play`.
-        batch_size, updates_per_iteration, draw: as for `make_model_free`.
-        **training: for `train_and_play`: `episodes`, `seeds`, `iterations`, `stage` and so on.
-    """
-    learner = make_model_free(
-        config,
-        env.observation_size,
-        env.action_size,
-        batch_size=batch_size,
-        updates_per_iteration=updates_per_iteration,
-        draw=draw,
-        steps=training["iterations"] * updates_per_iteration,
-    )
-    training.setdefault("about", config)
-    return train_and_play(learner, rows, env, keys, discount=config.discount, **training)
 
 
 def make_evaluator(made: Prepared, key: jax.Array, episodes: int) -> KeepBest:

@@ -29,13 +29,7 @@ Lines = list[np.ndarray]  # each `[points, 2]`
 
 
 def check_video(file: Path, environment: str) -> None:
-    """Refuse what cannot be written or drawn, before anything is played.
-
-    Raises:
-        ConfigError: another ending than `FORMATS`, no such folder, or an environment that nothing
-            draws.
-        MissingExtraError: MP4 without a codec for imageio.
-    """
+    """Refuse what cannot be written or drawn, before anything is played."""
     if file.suffix not in FORMATS or not file.parent.is_dir():
         expected = f"a file that ends in {' or '.join(FORMATS)}, in an existing folder"
         raise ConfigError("--video", str(file), expected)

@@ -32,11 +32,7 @@ NetworkLike = NetworkConfig | FieldNetwork | Network | nn.Module
 
 
 def network_like(given: Any) -> NetworkLike:
-    """A network, or settings of one, of what `fit` was given.
-
-    Raises:
-        ConfigError: it is none, or cannot be compared with others (a hash).
-    """
+    """A network, or settings of one, of what `fit` was given."""
     if isinstance(given, str):
         return NETWORKS[given]()
     if type(given) is tuple and len(given) == 2 and all(map(callable, given)):

@@ -78,14 +78,6 @@ def between_ends(
     """A network that sees fields minus `lift`, so that zeros beyond a Dirichlet end are its value.
 
     The same network where no end has a value.
-
-    Args:
-        net: the network.
-        boundaries: of every axis.
-        units: of every channel that changes.
-
-    Raises:
-        ConfigError: as many values as there are neither channels nor one.
     """
     if not any(end.kind == "dirichlet" for kind in boundaries for end in ends_of(kind) or ()):
         return net
@@ -105,13 +97,6 @@ def lift(grid: Sequence[int], boundaries: Sequence[str], units: Sequence[Scaling
 
     The mean of the ends' values, weighted by one over the distance to each: along a single axis a
     straight line from end to end.
-
-    Args:
-        grid: points per axis; an end lies one point beyond the last.
-        boundaries, units: as of `between_ends`.
-
-    Raises:
-        ConfigError: as many values as there are neither channels nor one.
     """
     total, weights = np.zeros((len(units), *grid)), np.zeros(tuple(grid))
     for axis, (points, boundary) in enumerate(zip(grid, boundaries, strict=True)):

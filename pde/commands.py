@@ -24,7 +24,6 @@ TRAIN = Listing(
         "network": tuple(NETWORKS),
     },
     prepare="jaxrl_rollouts.pde.train_command:prepare",
-    unread="jaxrl_rollouts.pde.train_command:unread",
 )
 LISTINGS = {TRAIN.name: TRAIN}
 

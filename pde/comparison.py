@@ -118,11 +118,7 @@ def cut_off(emulator: Emulator, params: PyTree, training: Holdout) -> dict[str, 
 
 
 def solver_conditions(fields: FieldSet, stride: int) -> np.ndarray:
-    """Extent, time per step and parameter of every trajectory, `[N, 3]`.
-
-    Raises:
-        DataError: other fields than the equation's, or a file without one of the three.
-    """
+    """Extent, time per step and parameter of every trajectory, `[N, 3]`."""
     which = equation(fields.equation)
     channels, *grid = fields.shape[2:]
     if len(grid) != which.axes or channels != len(which.channels) or len({*grid}) > 1:

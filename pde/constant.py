@@ -58,12 +58,7 @@ def constant_fields(fields: FieldSet, channels: Sequence[int]) -> np.ndarray:
 
 
 def never_changing(u: np.ndarray, parts: Iterable[slice]) -> tuple[int, ...]:
-    """Channels of `[N, T, C, *space]` that are the same in every frame of every trajectory.
-
-    Args:
-        u: the fields.
-        parts: slices of trajectories to look at, one after the other.
-    """
+    """Channels of `[N, T, C, *space]` that are the same in every frame of every trajectory."""
     left = np.ones(u.shape[2], bool)
     over = (0, 1, *range(3, u.ndim))
     for part in parts:

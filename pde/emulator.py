@@ -44,11 +44,7 @@ Points = int | tuple[int, ...]
 
 
 def grid_of(points: Points) -> tuple[int, ...]:
-    """Points per axis.
-
-    Raises:
-        ConfigError: none, or more than three axes, or an axis without points.
-    """
+    """Points per axis."""
     grid = (points,) if isinstance(points, int | np.integer) else tuple(points)
     if not 1 <= len(grid) <= 3 or min(grid) < 1:
         raise ConfigError("points", points, "a number of points for each of one to three axes")

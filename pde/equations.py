@@ -143,7 +143,6 @@ KILL = 0.06  # of Gray-Scott
 _VELOCITY = 2, ("velocity_x", "velocity_y"), ("ripples",)
 _VORTICITY = 2, ("vorticity",), ("vortices", "shear_layer", "piecewise")
 
-# fmt: off
 EQUATIONS = {
     equation.name: equation
     for equation in (
@@ -158,7 +157,6 @@ EQUATIONS = {
         Equation("gray_scott_2d", "feed", _gray_scott, 2, ("a", "b"), ("squares",)),
     )
 }
-# fmt: on
 
 
 def split_solver(solver: Solver) -> tuple[Any, Any]:

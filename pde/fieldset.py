@@ -14,7 +14,6 @@ import numpy as np
 from jaxrl_rollouts.errors import DataError
 
 from .emulator import Conditioning, Conditions
-from .frames import check_written, warn_of_rounding
 
 
 class FieldSet(NamedTuple):
@@ -129,15 +128,7 @@ CONDITIONS: Mapping[str, Scaling] = {  # PDE-Refiner's; others are seen as they 
 
 
 def condition_values(fields: FieldSet, name: str) -> np.ndarray:
-    """A condition of every trajectory as the file has it: `[trajectories, columns]`.
-
-    Args:
-        fields: of which set.
-        name: `dt` (per frame of the file), `dx` (a column per axis) or a parameter's name.
-
-    Raises:
-        DataError: there is no such condition, or the file does not say its value.
-    """
+    """A condition of every trajectory as the file has it: `[trajectories, columns]`."""
     rows = fields.shape[0]
     dx = fields.extent.reshape(rows, -1) / np.asarray(fields.shape[3:])
     known = {"dt": fields.dt, "dx": dx, **fields.parameters}
@@ -146,19 +137,6 @@ def condition_values(fields: FieldSet, name: str) -> np.ndarray:
     if not np.isfinite(known[name]).all():
         raise DataError(fields.path, "conditions", f"no {name}", "a file that has it")
     return np.asarray(known[name], np.float64).reshape(rows, -1)
-
-
-def condition_table(fields: FieldSet, conditions: tuple[str, ...]) -> np.ndarray:
-    """What an emulator sees of each trajectory, scaled: `[trajectories, P]`.
-
-    Raises:
-        DataError: as `condition_values`.
-    """
-    columns = [np.zeros((fields.shape[0], 0))]
-    for name in conditions:
-        scaling = CONDITIONS.get(name, Scaling())
-        columns.append(scaling.checked(name, condition_values(fields, name)))
-    return np.concatenate(columns, 1)
 
 
 def take_trajectories(fields: FieldSet, rows: slice) -> FieldSet:
@@ -196,39 +174,6 @@ def check_trainable(fields: FieldSet) -> None:
         raise DataError(fields.path, "frames", fields.shape[1], "at least 2")
 
 
-def to_fields(
-    fields: FieldSet,
-    *,
-    stride: int = 1,
-    points: int | None = None,
-    conditions: tuple[str, ...] = (),
-) -> Fields:
-    """Read all of it as float32.
-
-    Args:
-        fields: what to read.
-        stride: keep one frame in so many.
-        points: stride down to this many points per axis; None keeps all.
-        conditions: as in `condition_values`.
-
-    Raises:
-        DataError: no such condition, `points` does not divide the grid, or trajectories that
-            were never written.
-    """
-    steps = [1] * len(fields.shape[3:])
-    if points is not None:
-        for axis, size in enumerate(fields.shape[3:]):
-            if size % points:
-                raise DataError(fields.path, "grid", size, f"a multiple of {points} points")
-            steps[axis] = size // points
-    table = condition_table(fields, conditions)
-    values = fields.read(slice(None), slice(0, None, stride))
-    check_written(fields.path, values)
-    warn_of_rounding(fields.path, values, fields.channels)
-    values = values[(..., *(slice(None, None, step) for step in steps))]
-    return Fields(jnp.asarray(values, jnp.float32), jnp.asarray(table, jnp.float32))
-
-
 def sample_windows(
     data: Fields | PickedWindows,
     key: jax.Array,
@@ -241,20 +186,8 @@ def sample_windows(
 ) -> tuple[jax.Array, Conditions]:
     """Random windows of consecutive frames.
 
-    Args:
-        data: the trajectories, or the windows at `window_places`.
-        key: consumed.
-        batch: windows.
-        frames: frames in each.
-        stride: frames of the data from one frame of a window to the next.
-        random_shift: move each around the circle by a random number of points.
-        axes: of space, along which they are moved: periodic ones. None: every axis.
-
     Returns:
         `[batch, frames, C, *space]` and their conditions `[batch, P]`, moved as windows are.
-
-    Raises:
-        ValueError: trajectories shorter than a window.
     """
     if isinstance(data, PickedWindows):
         windows, conditions = data
@@ -280,17 +213,7 @@ def sample_windows(
 def window_places(
     key: jax.Array, rows: int, length: int, batch: int, span: int
 ) -> tuple[jax.Array, jax.Array]:
-    """Where `sample_windows` begins: trajectories and first frames, `[batch]` int32 each.
-
-    Args:
-        key: of `sample_windows`.
-        rows, length: trajectories and their frames.
-        batch: windows.
-        span: frames from the first to the last of a window.
-
-    Raises:
-        ValueError: trajectories shorter than a window.
-    """
+    """Where `sample_windows` begins: trajectories and first frames, `[batch]` int32 each."""
     if length < span:
         raise ValueError(f"frames: found trajectories of {length}, expected at least {span}")
     row_key, time_key, _ = jax.random.split(key, 3)

@@ -239,13 +239,7 @@ def untrained(
     history: int = 1,
     stride: int = 1,
 ) -> TrainedEmulator:
-    """An emulator without parameters, with everything that is measured on its training data.
-
-    Args:
-        objective, network: settings.
-        fields, u: of `parted`.
-        conditions, history, stride: as of `fit`.
-    """
+    """An emulator without parameters, with everything that is measured on its training data."""
     moving = changing(fields)
     units = channel_units(moving, u)
     facts = {"stride": stride, "channel_names": list(fields.channels), "data": fields.path.name}
@@ -283,11 +277,7 @@ def _from_params(init: Callable[..., AveragedState]) -> Callable[..., AveragedSt
 
 
 def objective_of(given: str | Objective) -> Objective:
-    """Settings of an objective, of a name or themselves.
-
-    Raises:
-        ConfigError: neither.
-    """
+    """Settings of an objective, of a name or themselves."""
     if isinstance(given, str):
         return OBJECTIVES[given]()
     if isinstance(given, type) or not callable(getattr(given, "make", None)):

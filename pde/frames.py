@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from jaxrl_rollouts.errors import DataError
-from jaxrl_rollouts.outside import ROUNDED
 from jaxrl_rollouts.suspicions import find_odd_changes, find_sentinels
 
 LISTED = 3  # places given with a line
@@ -108,17 +107,6 @@ def narrowed(values: np.ndarray) -> np.ndarray:
 def loses(parts: Iterable[np.ndarray]) -> bool:
     """Whether float32 loses changes of fields `[N, T, C, *space]`, which are given in parts."""
     return any((rounding(part) > LOST).any() for part in parts)
-
-
-def warn_of_rounding(path: str | Path, values: np.ndarray, channels: Sequence[str] = ()) -> None:
-    """Warn of channels of `[N, T, C, *space]` whose changes float32 loses (`ROUNDED`)."""
-    for channel in np.flatnonzero(rounding(values) > ROUNDED):
-        name = channels[channel] if channels else f"channel {channel}"
-        warnings.warn(
-            f"{Path(path).name}: {name}: float32 rounds it by more than {100 * ROUNDED:g} % of its "
-            "median change from frame to frame; subtract an offset",
-            stacklevel=3,
-        )
 
 
 def check_written(path: str | Path, values: np.ndarray, first: int = 0) -> None:

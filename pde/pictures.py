@@ -30,10 +30,7 @@ def draw_rollouts(
     frame on more.
 
     Args:
-        report: where it goes.
-        data: how the emulators were rolled, and over what.
         rollouts: `[T, *space]` by name: `Evaluation.rollout`.
-        clock: what `data.dt` counts, for the axis.
     """
     truth = np.asarray(data.truth()[:, 0, 0])
     if truth.ndim > 2:
@@ -70,14 +67,7 @@ def draw_frames(
     dt: float,
     clock: str,
 ) -> None:
-    """Frames of the truth, of predictions and of their errors, `[T, *space]` each.
-
-    Args:
-        report: where it goes.
-        truth: of the first channel; of three axes the middle of the last is shown.
-        rollouts: by name.
-        dt, clock: time of a step, and what it counts.
-    """
+    """Frames of the truth, of predictions and of their errors, `[T, *space]` each."""
     name, first = next(iter(rollouts.items()))
     caption = f"Truth, {name} and its error, frame by frame; the error on a scale of its own."
     panels = {"truth": truth, name: first, "error": first - truth}
@@ -120,14 +110,7 @@ def _in_plane(values: np.ndarray) -> np.ndarray:
 def moving_frames(
     panels: Mapping[str, np.ndarray], dt: float, clock: str, *, most: int = 40, size: int = 160
 ) -> list[np.ndarray]:
-    """Fields `[T, *space]` side by side as frames of an animation, `[rows, columns, 3]` uint8.
-
-    Args:
-        panels: by name; `error` has a colour scale of its own, others that of the first.
-        dt, clock: time of a step, and what it counts.
-        most: frames; of longer rollouts some are left out.
-        size: of a panel, in pixels at least.
-    """
+    """Fields `[T, *space]` side by side as frames of an animation, `[rows, columns, 3]` uint8."""
     fields = {name: _in_plane(values) for name, values in panels.items()}
     first = next(iter(fields.values()))
     limits = {name: largest(fields[name] if name == "error" else first) for name in fields}
@@ -166,10 +149,8 @@ def draw_spectra(
     """Error after a step, and amplitudes late in the rollout, over the wavenumber.
 
     Args:
-        report: where it goes.
         spectra: both by name, `[seeds, K]` each.
         true_late: the truth's late amplitudes `[K]`.
-        colours: known names and theirs; see `pictures.colour`.
     """
     caption = (
         "Left: amplitudes of prediction minus truth after one step. Right: amplitudes of the "

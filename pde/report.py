@@ -32,15 +32,7 @@ def make_report(
     data: Holdout,
     arms: Mapping[str, Evaluation],
 ) -> None:
-    """Fill a report.
-
-    Args:
-        report: an empty one.
-        fitted: the emulator.
-        train: what it was trained on.
-        data: how it was measured, and on what.
-        arms: evaluations by name, the emulator's first.
-    """
+    """Fill a report."""
     own, dt = fitted.emulator, data.dt
     end = data.steps * dt
     clock = "time" if own.dt else "frames"

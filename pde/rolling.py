@@ -36,12 +36,7 @@ def roll_file(
     key: int,
     axes: int | None = None,
 ) -> None:
-    """Write rollouts and print how long they follow the file; arguments are those of `roll`.
-
-    Raises:
-        DataError: fields of another size than the emulator was trained on; or frames of another
-            distance, where it sees a history of them.
-    """
+    """Write rollouts and print how long they follow the file; arguments are those of `roll`."""
     own, found = load_emulator(run), take_trajectories(read(file, axes), slice(0, rows))
     out = out or Path("rolled.npz" if walls(own) and len(own.grid) > 1 else "rolled.h5")
     check_out(out, own)
@@ -97,9 +92,6 @@ def frames_per_step(own: TrainedEmulator, fields: FieldSet) -> int | None:
 
     Where the distance of frames is not known of both, or the emulator sees it, as
     many as in the training data.
-
-    Raises:
-        DataError: None, and the emulator sees a history.
     """
     if own.dt is None or "dt" in own.conditions or not np.isfinite(fields.dt).all():
         return own.stride
@@ -163,8 +155,6 @@ def animate(fields: np.ndarray, truth: np.ndarray, own: TrainedEmulator, out: Pa
     Args:
         fields: rollouts `[N, steps + 1, C, *X]`, the start first.
         truth: what follows in the file, `[N, T, C, *X]`.
-        own: the emulator.
-        out: a GIF file.
     """
     rolled = fields[0, 1:, own.changing[0]]
     true = truth[0, : len(rolled), own.changing[0]]

@@ -32,16 +32,9 @@ _AT_ONCE = 67_108_864  # bytes
 
 
 def all_fields(fields: FieldSet, stream: Stream) -> np.ndarray:
-    """All of a set, `[N, T, C, *space]`: in memory, or mapped from a file.
+    """All of a set, `[N, T, C, *space]`, in memory or mapped from a file.
 
     It is float32, or float64 where that loses the changes.
-
-    Args:
-        fields: of which set.
-        stream: see `must_stream`.
-
-    Raises:
-        DataError: trajectories that were never written.
     """
     if not must_stream(stream, 4 * math.prod(fields.shape)):
         values = narrowed(fields.read(slice(None), slice(None)))
@@ -97,9 +90,6 @@ def windows_feed(
         fields: `[N, T, C, *space]`, mapped.
         conditions: `[N, P]` as networks see them; `Conditioning` where there are constant
             channels, in memory.
-        scale: standardises fields.
-        frames: of a window.
-        config: of the training.
     """
     path, shape = Path(fields.filename), fields.shape  # type: ignore[attr-defined]
     steps = config.stride * np.arange(frames)

@@ -5,12 +5,13 @@ It is an experiment like the others, so that its runs resume and its reports are
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from jaxrl_rollouts.configs import number, positive, step_size
+from jaxrl_rollouts.configs import chosen, number, positive, step_size
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.feeds import Stream
 from jaxrl_rollouts.record.context import RunContext
@@ -27,8 +28,8 @@ from .files import complete, read
 from .fitting import Fitted, fit
 from .flow import find_flow
 from .frames import narrowed
-from .objectives import Correction, Mse, Pushforward, Refiner, Sobolev, Unrolled
-from .operators import Drift, Fno, Resnet, Unet
+from .objectives import Mse
+from .operators import Resnet
 from .registries import NETWORKS, OBJECTIVES
 from .report import make_report
 from .training import Training
@@ -47,9 +48,8 @@ class TrainConfig:
         test: another file, to test on; left out, the last trajectories of `file`, or the last
             frames of a single one.
         test_share: their share.
-        objective: mse, pushforward, unrolled, sobolev, correction or refiner; its settings have
-            options of their own.
-        network: resnet, unet, fno or drift; its sizes have options of their own.
+        objective: mse, pushforward, unrolled, sobolev, correction or refiner, and its settings.
+        network: resnet, unet, fno or drift (fields of two axes only), and its sizes.
         steps: gradient steps.
         batch: windows per gradient step.
         lr: learning rate after the warm-up.
@@ -77,23 +77,13 @@ class TrainConfig:
         dt: time between frames, where the file does not have it.
         dx: distance between points, for all axes or one for each, where the file does not have it.
         axes: of space, of a plain array whose shape does not say.
-        resnet: its sizes.
-        unet: its sizes.
-        fno: its sizes.
-        drift: its sizes; fields of two axes only.
-        mse: its settings.
-        pushforward: its settings.
-        unrolled: its settings.
-        sobolev: its settings; periodic fields only.
-        correction: its settings.
-        refiner: PDE-Refiner's settings.
     """
 
     file: str = ""
     test: str = ""
     test_share: float = number(0.2, above=0, below=1)
-    objective: str = "mse"
-    network: str = "resnet"
+    objective: Any = chosen(OBJECTIVES, Mse)
+    network: Any = chosen(NETWORKS, Resnet)
     steps: int = positive(5000)
     batch: int = positive(32)
     lr: float = step_size(1e-3)
@@ -112,20 +102,6 @@ class TrainConfig:
     dt: float | None = number(None, above=0)
     dx: tuple[float, ...] = number((), above=0)
     axes: int | None = number(None, least=1, most=3)
-    resnet: Resnet = field(default_factory=Resnet)
-    unet: Unet = field(default_factory=Unet)
-    fno: Fno = field(default_factory=Fno)
-    drift: Drift = field(default_factory=Drift)
-    mse: Mse = field(default_factory=Mse)
-    pushforward: Pushforward = field(default_factory=Pushforward)
-    unrolled: Unrolled = field(default_factory=Unrolled)
-    sobolev: Sobolev = field(default_factory=Sobolev)
-    correction: Correction = field(default_factory=Correction)
-    refiner: Refiner = field(default_factory=Refiner)
-
-    def validate(self) -> None:
-        for name, registry in (("objective", OBJECTIVES), ("network", NETWORKS)):
-            _ = registry[getattr(self, name)]
 
 
 def prepare(config: TrainConfig) -> list[str]:
@@ -148,39 +124,24 @@ def constant_line(fields: FieldSet) -> str:
     return f"; constant, not predicted: {', '.join(names)}" if names else ""
 
 
-def unread(config: TrainConfig) -> list[str]:
-    """Settings of other networks and objectives than the chosen ones; `refiner.applied`."""
-    networks = ("resnet", "unet", "fno", "drift")
-    objectives = ("mse", "pushforward", "unrolled", "sobolev", "correction", "refiner")
-    hidden = [name for name in networks if name != config.network]
-    hidden += [name for name in objectives if name != config.objective]
-    return hidden + (["refiner.applied"] if config.objective == "refiner" else [])
-
-
-def chosen(config: TrainConfig, name: str) -> Any:
-    """Settings of a network or an objective; another package's are its defaults."""
-    registry = OBJECTIVES if name in OBJECTIVES else NETWORKS
-    own = getattr(config, name, None)
-    return own if type(own) is registry[name] else registry[name]()
-
-
 def run(config: TrainConfig, context: RunContext) -> Report:
     """Train, save the emulator, roll it and its baselines over the test trajectories."""
     train_set, test_set = split(config)
+    objective = OBJECTIVES.name_of(config.objective)
     fitted = fitted_to(config, config.objective, train_set, context)
     own = fitted.emulator
     train_set, test_set = (s._replace(constant=tuple(own.constant)) for s in (train_set, test_set))
     fitted.save(context.folder.path / "emulator")
     data = held_out(config, fitted, test_set, context)
     arms = Comparison(own, train_set, test_set, data, config.stride, context)
-    found = {config.objective: arms.measure(config.objective, own.emulator, fitted.params)}
+    found = {objective: arms.measure(objective, own.emulator, fitted.params)}
     notes = []
     if train_set.shape[0] == 1 and not config.test:
         notes.append(f"The test is the last {test_set.shape[1]} frames of the one trajectory.")
     if "low_pass" in config.baselines:
-        one_step, name = own, config.objective
+        one_step, name = own, objective
         if name == "refiner":
-            one_step, name = fitted_to(config, "mse", train_set, context).emulator, "mse"
+            one_step, name = fitted_to(config, Mse(), train_set, context).emulator, "mse"
             found[name] = arms.measure(name, one_step.emulator, one_step.params)
         if arms.periodic:
             found[f"{name}, low-pass"], cuts = low_pass(arms, name, one_step)
@@ -200,14 +161,14 @@ def run(config: TrainConfig, context: RunContext) -> Report:
 
 
 def fitted_to(
-    config: TrainConfig, objective: str, train_set: FieldSet, context: RunContext
+    config: TrainConfig, objective: Any, train_set: FieldSet, context: RunContext
 ) -> Fitted:
     """An emulator of an objective, trained with the settings of the run."""
     training, validation = with_validation(train_set, config.validation_share)
     return fit(
-        chosen(config, objective),
+        objective,
         training,
-        network=chosen(config, config.network),
+        network=config.network,
         conditions=config.conditions,
         history=config.history,
         stride=config.stride,
@@ -221,7 +182,7 @@ def fitted_to(
             shift_axes=config.shift_axes,
         ),
         validation=validation,
-        stage=objective,
+        stage=OBJECTIVES.name_of(objective),
         context=context,
         stream=config.stream,
     )
@@ -320,15 +281,21 @@ def held_out(config: TrainConfig, fitted: Fitted, test: FieldSet, context: RunCo
     )
 
 
-EXPERIMENT = TRAIN.experiment(
-    config_type=TrainConfig,
-    presets={
-        "smoke": TrainConfig(
-            steps=20,
-            batch=8,
-            resnet=Resnet(width=8, blocks=1, dilations=(1, 2), embedding=8),
-        ),
-        "cpu": TrainConfig(),
-    },
-    run=run,
+SMALL = Resnet(width=8, blocks=1, dilations=(1, 2), embedding=8)
+PRESETS = {"smoke": TrainConfig(steps=20, batch=8, network=SMALL), "cpu": TrainConfig()}
+
+
+def begin(preset: str, given: Callable[[str], str | None]) -> TrainConfig:
+    """The preset with the objective and the network that were typed, `given(option)`."""
+    start = PRESETS[preset]
+    objective, network = given("--objective"), given("--network")
+    return replace(
+        start,
+        objective=OBJECTIVES[objective]() if objective else start.objective,
+        network=NETWORKS[network]() if network else start.network,
+    )
+
+
+EXPERIMENT = replace(
+    TRAIN.experiment(config_type=TrainConfig, presets=PRESETS, run=run), begin=begin
 )

@@ -314,10 +314,6 @@ def check_parameters(own: TrainedEmulator, fields: FieldSet) -> None:
     """Warn of parameters outside the range that an emulator was trained on, or not in the file.
 
     Those that are conditions are checked where they are scaled.
-
-    Args:
-        own: the emulator.
-        fields: what it is rolled from.
     """
     outside, absent = [], []
     for name, (low, high) in own.parameters.items():

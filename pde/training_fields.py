@@ -26,9 +26,6 @@ def parted(fields: FieldSet, stream: Stream) -> tuple[FieldSet, np.ndarray]:
     """The set with all its constant channels named, and `all_fields` of those that change.
 
     A channel with every frame in the file that never changes becomes one, with a warning.
-
-    Raises:
-        DataError: nothing changes.
     """
     moving = changing(fields)
     u = all_fields(moving, stream)
@@ -49,14 +46,7 @@ def parted(fields: FieldSet, stream: Stream) -> tuple[FieldSet, np.ndarray]:
 
 
 def hold_fields(fields: FieldSet, u: np.ndarray, part: str, context: RunContext | None) -> None:
-    """`DataError` where a run that goes on would see other fields than it began with.
-
-    Args:
-        fields: where they are from, with the constant channels.
-        u: the fields that change.
-        part: what they are used for.
-        context: None holds nothing.
-    """
+    """`DataError` where a run that goes on would see other fields than it began with."""
     if context:
         digest = hashlib.sha256(np.ascontiguousarray(u).data)
         if fields.constant:
@@ -69,12 +59,7 @@ FieldsLike = FieldSet | ArrayLike | str | Path | Sequence[str | Path]
 
 
 def fieldset_of(given: FieldsLike) -> FieldSet:
-    """A set of fields, of files or an array.
-
-    Raises:
-        ConfigError: an RL dataset.
-        DataError: see `read` and `from_arrays`.
-    """
+    """A set of fields, of files or an array."""
     if isinstance(given, FieldSet):
         return given
     if hasattr(given, "transitions"):

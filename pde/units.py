@@ -67,11 +67,7 @@ def conditions_of(
 
 
 def channel_units(fields: FieldSet, u: np.ndarray) -> tuple[Scaling, ...]:
-    """Mean and one over the standard deviation of every channel of `[N, T, C, *X]`.
-
-    Raises:
-        DataError: a channel that is the same everywhere.
-    """
+    """Mean and one over the standard deviation of every channel of `[N, T, C, *X]`."""
     over = (0, 1, *range(3, u.ndim))
     mean, spread = deviation((u[part] for part in trajectories(u.shape)), over)
     if (spread == 0).any():
@@ -95,9 +91,6 @@ def constant_units(fields: FieldSet) -> dict[int, Scaling]:
 def step_scale(fields: FieldSet, u: np.ndarray, units: tuple[Scaling, ...], stride: int) -> Scale:
     """Standard deviation of a step's change of standardised `[N, T, C, *X]`, three digits: a number
     for a single channel, else one for each.
-
-    Raises:
-        DataError: too few frames for a step, or a channel that is the same in every frame.
     """
     if u.shape[1] <= stride:
         raise DataError(fields.path, "frames", u.shape[1], f"at least {stride + 1}, a step")
@@ -115,11 +108,7 @@ def step_scale(fields: FieldSet, u: np.ndarray, units: tuple[Scaling, ...], stri
 
 
 def condition_scalings(fields: FieldSet, names: tuple[str, ...] | None) -> dict[str, Scaling]:
-    """How networks see conditions, by name: from 0 to 10 over the trajectories.
-
-    Raises:
-        DataError: one that the file does not know, or whose value it does not say.
-    """
+    """How networks see conditions, by name: from 0 to 10 over the trajectories."""
     if names is None:
         known = {"dt": fields.dt, "dx": fields.extent, **fields.parameters}
         names = tuple(n for n, v in known.items() if np.isfinite(v).all() and np.ptp(v, 0).any())
@@ -134,11 +123,6 @@ def condition_scalings(fields: FieldSet, names: tuple[str, ...] | None) -> dict[
 def learned_from(own: TrainedEmulator, objective: Any, training: Training) -> dict[str, Any]:
     """What decides what an emulator learns, by name (`loop.train`): first what was chosen, then
     what was measured.
-
-    Args:
-        own: the emulator.
-        objective: its settings.
-        training: of it.
     """
     about = dict(own.emulator.about)
     scale = about.pop("scale", own.scale)  # measured: what was chosen is compared first

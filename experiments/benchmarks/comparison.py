@@ -19,25 +19,26 @@ import numpy as np
 
 from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
-from jaxrl_rollouts.compare.peer import Peer, Theirs, check_interpreter
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.bc import BcConfig
 from jaxrl_rollouts.offline.agents.cql import CqlConfig
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
+from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
 from jaxrl_rollouts.offline.data import Dataset, episode_returns, to_device
 from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.evaluation import evaluate
-from jaxrl_rollouts.offline.training import look_keys, train_on_rows
+from jaxrl_rollouts.offline.training import evaluator, look_keys, train_learner
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import spread
 
 from ..catalogue import LISTINGS
 from .goals import PEERS
+from .peer import Peer, Theirs, check_interpreter
 
 AGENTS: Mapping[str, Any] = {
     "bc": BcConfig(),
@@ -157,19 +158,20 @@ def train_ours(
     """All seeds of our agent side by side."""
     keys = tuple(jax.random.fold_in(jax.random.key(config.seed), i) for i in (1, 2))
     iterations = config.updates // config.per_iteration
-    trained = train_on_rows(
-        our_agent(name, config),
+    agent, sizes = our_agent(name, config), (env.observation_size, env.action_size)
+    steps = {"updates_per_iteration": config.per_iteration, "steps": config.updates}
+    learner = make_model_free(agent, *sizes, batch_size=config.batch, **steps)
+    trained = train_learner(
+        learner,
         to_device(data.transitions),
-        env,
-        keys,
-        batch_size=config.batch,
-        updates_per_iteration=config.per_iteration,
+        keys[0],
+        evaluate=evaluator(learner, env, keys[1], config.episodes, discount=agent.discount),
+        evaluate_every=iterations,
         seeds=config.seeds,
         iterations=iterations,
-        evaluate_every=iterations,
-        episodes=config.episodes,
         stage=f"{data.name}-{name}",
         context=context,
+        about=agent,
     )
     rate = config.seeds * config.updates / trained.run_seconds
     return Trained(trained.history.last("return"), rate)

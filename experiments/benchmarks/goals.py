@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from jaxrl_rollouts.compare import timing
-
 from ..catalogue import GOALS
+from . import timing
 
 PEERS = Path(__file__).parent / "peers"
 claim_times = partial(timing.claim_times, source=GOALS)

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from jaxrl_rollouts.compare.claims import add_claim
 from jaxrl_rollouts.compare.draw import picture
-from jaxrl_rollouts.compare.timing import start_report
 from jaxrl_rollouts.configs import layers, positive
 from jaxrl_rollouts.errors import StorageError
 from jaxrl_rollouts.record.context import RunContext, poll
@@ -24,6 +23,7 @@ from jaxrl_rollouts.record.loggers import Progress
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import GOALS, LISTINGS
+from .timing import start_report
 
 CELLS = "jaxrl_rollouts.experiments.benchmarks.memory_cells"
 WITHIN = 20.0  # percent
@@ -92,11 +92,7 @@ def run(config: Config, context: RunContext) -> Report:
 
 
 def in_a_process(cell: str, config: Config, folder: Path) -> dict[str, float]:
-    """What a cell prints last.
-
-    Raises:
-        StorageError: the process did not end well.
-    """
+    """What a cell prints last."""
     command = [sys.executable, "-m", CELLS, cell, json.dumps(asdict(config)), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

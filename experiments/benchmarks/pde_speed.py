@@ -16,17 +16,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jaxrl_rollouts.compare import timing
 from jaxrl_rollouts.compare.claims import add_claim
-from jaxrl_rollouts.compare.timing import Timing
 from jaxrl_rollouts.pde.operators import Fno, Resnet, Unet
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import GOALS, LISTINGS
 from . import pde_speed_cells as cells
+from . import timing
 from .goals import claim_times, show_seeds
 from .pde_speed_cells import COMPARED, NEEDS, Case, Config, Networks, Work
+from .timing import Timing
 
 KINDS = {"training": "train", "rollout": "roll"}
 SHARE = 30.0  # percent of the matrix peak that training a ResNet should use

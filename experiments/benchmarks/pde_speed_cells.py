@@ -12,15 +12,6 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts import devices, loop
-from jaxrl_rollouts.compare import timing
-from jaxrl_rollouts.compare.peer import (
-    Outputs,
-    Theirs,
-    Timers,
-    check_interpreter,
-    shaken,
-    time_beside,
-)
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.group_norm import GroupNorm
 from jaxrl_rollouts.networks import parameter_count
@@ -34,7 +25,16 @@ from jaxrl_rollouts.pde.training import Training, make_training
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
+from . import timing
 from .goals import PEERS
+from .peer import (
+    Outputs,
+    Theirs,
+    Timers,
+    check_interpreter,
+    shaken,
+    time_beside,
+)
 
 CHANNELS, SCALE = 1, 0.2  # the residual scale: speed does not depend on it
 

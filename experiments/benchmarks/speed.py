@@ -5,10 +5,8 @@ Compilation is timed apart. Every figure is the median of `repeats`; ours and th
 
 from __future__ import annotations
 
-import functools
-import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,19 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts import devices, loop
-from jaxrl_rollouts.chunks import Axes, Chunk
-from jaxrl_rollouts.compare import timing
-from jaxrl_rollouts.compare.peer import Theirs, Timers, check_interpreter, time_beside
-from jaxrl_rollouts.ensemble import each_member, ensemble
+from jaxrl_rollouts import loop
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
-from jaxrl_rollouts.networks import MLP, from_linen
-from jaxrl_rollouts.offline.agents.cql import CqlConfig
-from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
-from jaxrl_rollouts.offline.agents.sac import EdacConfig, SacConfig, make_sac
-from jaxrl_rollouts.offline.agents.soft import value_and_slope
+from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.environments.base import as_model
@@ -41,7 +31,9 @@ from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.rollouts import Members, rollout
 
 from ..catalogue import LISTINGS
+from . import timing
 from .goals import PEERS, claim_times, show_seeds
+from .peer import Theirs, Timers, check_interpreter, time_beside
 
 OBSERVATIONS, ACTIONS = 17, 6  # HalfCheetah's sizes
 WORLDS = ("pendulum", "gymnax/Pendulum-v1", "brax/inverted_pendulum", "mujoco/HalfCheetah-v4")
@@ -60,8 +52,7 @@ class Config:
         updates: gradient steps that are timed.
         repeats: rounds in which everybody is timed once.
         seeds: numbers of them that are timed side by side.
-        seeds_width: width of the networks whose seeds are timed, and of the members.
-        members: numbers of critics that are timed side by side and one after the other.
+        seeds_width: width of the networks whose seeds are timed.
         horizons: lengths of rollouts.
         rollout_rows: rolled side by side.
         environments: names of true environments; those not installed are left out.
@@ -81,7 +72,6 @@ class Config:
     repeats: int = 5
     seeds: tuple[int, ...] = (1, 2, 4, 8)
     seeds_width: int = 64
-    members: tuple[int, ...] = (2, 10, 20, 50)
     horizons: tuple[int, ...] = (1, 5, 50, 500)
     rollout_rows: int = 5_000
     environments: tuple[str, ...] = WORLDS
@@ -93,8 +83,8 @@ class Config:
 
     def validate(self) -> None:
         check_interpreter("peer_python", self.peer_python, "d3rlpy")
-        if min(self.repeats, self.updates, *self.seeds, *self.members, *self.horizons) < 1:
-            raise ConfigError("repeats, updates, seeds, members, horizons", "0", "all at least 1")
+        if min(self.repeats, self.updates, *self.seeds, *self.horizons) < 1:
+            raise ConfigError("repeats, updates, seeds, horizons", "0", "all at least 1")
 
 
 def run(config: Config, context: RunContext) -> Report:
@@ -110,8 +100,6 @@ def run(config: Config, context: RunContext) -> Report:
     title = f"SAC, {config.layers} x {config.seeds_width}"
     train = our_training(our_sac(config, config.seeds_width, 2), config)
     show_seeds(report, context, title, train, config.seeds, repeats=config.repeats)
-    report.table("seeds of a device", [*seeds_of_a_device(config, context)])
-    report.table("critics of a device", [*critics_of_a_device(config, context)])
     report.table("rollout transitions per second", time_rollouts(config))
     rows = []
     for name in config.environments:
@@ -194,81 +182,6 @@ def update_operations(config: Config, width: int, critics: int) -> float:
     return 2.0 * config.batch * (4 * actor + 6 * critics * critic)
 
 
-def seeds_of_a_device(config: Config, context: RunContext) -> Iterator[dict[str, Any]]:
-    """Gradient steps of the most seeds on all devices: side by side on each, and in turn."""
-    hidden, seeds = (config.seeds_width,) * config.layers, max(config.seeds)
-    agents = {
-        "SAC": SacConfig(hidden=hidden),
-        "IQL": IqlConfig(hidden=hidden),
-        "EDAC, 10 critics": EdacConfig(num_critics=10, hidden=hidden),
-        "CQL": CqlConfig(hidden=hidden),
-    }
-    keys, rows = jax.random.split(jax.random.key(1), seeds), to_device(random_rows(config.rows))
-    over = devices.mesh_for(seeds)
-
-    def timer(learner: Any, turns: bool) -> Callable[[], float]:
-        state, data = jax.jit(jax.vmap(learner.init, (0, None)))(keys, rows), rows
-        if over is not None:
-            state, data = devices.spread(state, data, False, over)
-        chunk = Chunk(learner.update, 1, Axes.of(False), turns)
-        kept = [chunk.run(state, data)[0]]
-
-        def milliseconds() -> float:
-            kept[0], _, seconds = chunk.run(kept[0], data)
-            return 1e3 * seconds["run"] / config.updates
-
-        return milliseconds
-
-    for name, settings in agents.items():
-        sizes = {"batch_size": config.batch, "updates_per_iteration": config.updates}
-        learner = make_model_free(settings, OBSERVATIONS, ACTIONS, **sizes)
-        timers = {turns: timer(learner, turns) for turns in (False, True)}
-        taken = timing.in_turns(context, f"{name}, {seeds} seeds", config.repeats, timers)
-        row = {"agent": name, "seeds": seeds, "devices": 1 if over is None else over.size}
-        yield row | both_ways(taken)
-
-
-def critics_of_a_device(config: Config, context: RunContext) -> Iterator[dict[str, Any]]:
-    """Gradient steps on critics' values and action slopes: critics side by side, and in turn."""
-    rows = random_rows(config.batch)
-    at, actions = jnp.asarray(rows.observations), jnp.asarray(rows.actions)
-    critic = from_linen(MLP((config.seeds_width,) * config.layers, (1,)), at, actions)
-    steps = max(config.updates // 10, 1)
-
-    def loss(params: Any, in_turn: bool) -> jax.Array:
-        ask = functools.partial(value_and_slope, critic, observations=at, actions=actions)
-        values, slopes = each_member(ask, params, in_turn)
-        return jnp.square(values).sum() + jnp.square(slopes).sum()
-
-    @functools.partial(jax.jit, static_argnums=1)
-    def descend(params: Any, in_turn: bool) -> Any:
-        def step(params: Any, _: None) -> tuple[Any, None]:
-            slope = jax.vmap(lambda one: jax.grad(loss)(one, in_turn))(params)  # of every seed
-            return jax.tree.map(lambda p, g: p - 1e-6 * g, params, slope), None
-
-        return jax.lax.scan(step, params, None, steps)[0]
-
-    def milliseconds(work: Callable[[], Any]) -> float:
-        return 1e3 * timing.timed(work) / steps
-
-    for size, seeds in itertools.product(config.members, sorted({1, max(config.seeds)})):
-        keys = jax.random.split(jax.random.key(0), seeds)
-        params = jax.jit(jax.vmap(ensemble(critic, size).init))(keys)
-        works = {turns: functools.partial(descend, params, turns) for turns in (False, True)}
-        jax.block_until_ready([work() for work in works.values()])  # compiled
-        timers = {turns: functools.partial(milliseconds, work) for turns, work in works.items()}
-        label = f"{size} critics, seeds: {seeds}"
-        taken = timing.in_turns(context, label, config.repeats, timers)
-        yield {"critics": size, "seeds": seeds} | both_ways(taken)
-
-
-def both_ways(taken: timing.Rates) -> dict[str, float]:
-    """Medians of the milliseconds side by side (False) and in turn (True), and of their ratio."""
-    columns = {"side by side, ms": taken[False], "in turn, ms": taken[True]}
-    columns["ratio"] = taken[False] / taken[True]
-    return {column: float(np.median(values)) for column, values in columns.items()}
-
-
 def time_calls(config: Config, work: Callable[[jax.Array], Any]) -> tuple[float, float]:
     """Median seconds of a compiled function of a key, and those its first call took beyond."""
     keys = jax.random.split(jax.random.key(0), config.repeats + 1)
@@ -302,11 +215,7 @@ def time_rollouts(config: Config) -> list[dict[str, Any]]:
 
 
 def time_environment(config: Config, name: str) -> dict[str, Any]:
-    """Steps per second of a true environment with a policy.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """Steps per second of a true environment with a policy."""
     env = make(name)
     agent = make_sac(SacConfig(hidden=(64, 64)), env.observation_size, env.action_size)
     actor = jax.jit(agent.init)(jax.random.key(2)).actor
@@ -332,6 +241,6 @@ def time_environment(config: Config, name: str) -> dict[str, Any]:
 
 TINY: dict[str, Any] = {"rows": 2000, "updates": 20, "rollout_rows": 200, "environment_copies": 64}
 TINY |= {"critics": (2,), "repeats": 2, "seeds": (1, 2), "seeds_width": 32, "horizons": (1, 5)}
-SMOKE = Config(widths=(32,), environments=("pendulum",), members=(2, 10), **TINY)
+SMOKE = Config(widths=(32,), environments=("pendulum",), **TINY)
 PRESETS = {"smoke": SMOKE, "cpu": Config()}
 EXPERIMENT = LISTINGS["speed"].experiment(Config, PRESETS, run)

@@ -20,13 +20,7 @@ from jaxrl_rollouts.record.context import RunContext
 
 
 def solved(name: str, simulations: Sequence[Simulation], context: RunContext | None) -> FieldSet:
-    """Trajectories of one equation, float32; those of each simulation follow the previous ones'.
-
-    Args:
-        name: of the file that keeps them in the run's folder.
-        simulations: they differ in seed or initial condition only.
-        context: of the run; None keeps nothing.
-    """
+    """Trajectories of one equation, float32; those of each simulation follow the previous ones'."""
     first, shown = simulations[0], bool(context and context.progress)
     which = equation(first.equation)
 

@@ -14,17 +14,7 @@ from jaxrl_rollouts.offline.task import line_of
 
 
 def check_datasets(names: Iterable[str], *, play: bool = True) -> list[str]:
-    """Read every dataset and make its environment; lines that say what they are.
-
-    Args:
-        names: of datasets, or paths; those made on the spot need nothing.
-        play: whether policies are evaluated in the environments.
-
-    Raises:
-        DataError: a dataset is missing, or is not what a dataset should be.
-        ConfigError: nobody knows its environment.
-        MissingExtraError: the simulator is not installed.
-    """
+    """Read every dataset and make its environment; lines that say what they are."""
     lines = []
     for name in dict.fromkeys(names):
         if name not in MADE:
@@ -34,11 +24,7 @@ def check_datasets(names: Iterable[str], *, play: bool = True) -> list[str]:
 
 
 def check_environments(names: Iterable[str]) -> list[str]:
-    """Make every environment.
-
-    Raises:
-        ConfigError, MissingExtraError: it is unknown, or its simulator is not installed.
-    """
+    """Make every environment."""
     for name in dict.fromkeys(names):
         make(name)
     return []

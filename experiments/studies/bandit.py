@@ -22,11 +22,6 @@ from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import train
-from jaxrl_rollouts.offline.bandit import rewards
-from jaxrl_rollouts.offline.bandit.agent import SMALL_AGENT, bandit_evaluator, bandit_task
-from jaxrl_rollouts.offline.bandit.environment import KNOWN, TEST_ARMS
-from jaxrl_rollouts.offline.bandit.optimum import Beliefs, play_optimum
-from jaxrl_rollouts.offline.recurrent.dqn import DqnConfig, buffer_bytes, make_recurrent_dqn
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.pictures import PALETTE
@@ -35,6 +30,10 @@ from jaxrl_rollouts.reports.statistics import summarize
 
 from ..catalogue import LISTINGS
 from ..kit.draw import curve_with_band, curves
+from . import bandit_beliefs as rewards
+from .bandit_beliefs import Beliefs, play_optimum
+from .bandit_dqn import DqnConfig, buffer_bytes, make_recurrent_dqn
+from .bandit_task import KNOWN, SMALL_AGENT, TEST_ARMS, bandit_evaluator, bandit_task
 
 SOURCE = LISTINGS["bandit"].source
 SHOWN = (0.01, 0.3, 0.55, 0.7, 0.99)  # the arms of the paper's figure

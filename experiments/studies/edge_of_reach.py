@@ -30,7 +30,7 @@ from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.recipes import recipe
 from jaxrl_rollouts.offline.result import TrainResult
 from jaxrl_rollouts.offline.task import Task, behaviour
-from jaxrl_rollouts.offline.worlds.blend import true_dynamics
+from jaxrl_rollouts.offline.worlds.dynamics import true_dynamics
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.pictures import PALETTE
 from jaxrl_rollouts.reports.report import Report

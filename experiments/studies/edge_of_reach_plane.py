@@ -25,10 +25,7 @@ from jaxrl_rollouts.offline.environments.base import true_model
 from jaxrl_rollouts.offline.environments.plane import (
     MAX_EPISODE_STEPS,
     PLANE,
-    ValueGrid,
-    optimal_return,
 )
-from jaxrl_rollouts.offline.environments.reach import Reach, sample_region
 from jaxrl_rollouts.offline.method import Agent, Learner
 from jaxrl_rollouts.offline.methods.model_based import (
     Imagination,
@@ -39,6 +36,8 @@ from jaxrl_rollouts.offline.methods.model_based import (
 from jaxrl_rollouts.offline.training import Evaluate, train_learner
 from jaxrl_rollouts.rollouts import rollout
 from jaxrl_rollouts.trees import PyTree
+
+from .plane import Reach, ValueGrid, optimal_return, sample_region
 
 LONG = 600  # steps after which 0.99^n leaves a quarter of a percent of a value
 # What `train` calls `per_seed`: every seed in a world of its own, on the same rows.
@@ -144,11 +143,8 @@ def train_on_plane(
     """Train all seeds side by side.
 
     Args:
-        budget: seeds, epochs and evaluations.
         learner, data: of `model_based.bind` and `imagination`, with a world per seed or `()`.
         keys: `[2]`, for training and for evaluation.
-        extra: more metrics of an evaluation.
-        **training: for `train_learner`: `stage`, `context`.
     """
     discount = budget.agent.discount
     return train_learner(

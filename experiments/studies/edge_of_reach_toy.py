@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from jaxrl_rollouts.compare.clock import add_clock, clock_rows
-from jaxrl_rollouts.offline.environments.plane import PLANE, optimal_return
+from jaxrl_rollouts.offline.environments.plane import PLANE
 from jaxrl_rollouts.offline.methods.model_based import Rollouts
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
@@ -24,6 +24,7 @@ from jaxrl_rollouts.reports.report import Report
 from ..catalogue import LISTINGS
 from .edge_of_reach_toy_cells import HARD, Config, prepare, train_all
 from .edge_of_reach_toy_page import COLUMNS, add_claims, draw_training, draw_values
+from .plane import optimal_return
 
 
 def run(config: Config, context: RunContext) -> Report:

@@ -15,16 +15,15 @@ from jaxrl_rollouts.offline.agents.critics import bootstrap_rate
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.behaviours.mixed import plane_box
 from jaxrl_rollouts.offline.data import Transitions
-from jaxrl_rollouts.offline.environments import plane
-from jaxrl_rollouts.offline.environments.plane import PLANE, ValueGrid
-from jaxrl_rollouts.offline.environments.reach import BoxDistance, Reach, sample_region
+from jaxrl_rollouts.offline.environments.plane import PLANE
 from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.model_based import ModelBased, Rollouts, bind
 from jaxrl_rollouts.offline.methods.ravl import Ravl
-from jaxrl_rollouts.offline.worlds.blend import true_dynamics
+from jaxrl_rollouts.offline.worlds.dynamics import true_dynamics
 from jaxrl_rollouts.record.context import RunContext
 
 from . import edge_of_reach_plane as edge_of_reach
+from .plane import BoxDistance, Reach, ValueGrid, optimal_value, sample_region
 
 BASE, PATCHED = "base", "oracle patch"
 # V*, which the oracle tells, counts no entropy: targets that do (a cost, where a policy is narrow)
@@ -85,7 +84,7 @@ class PlaneData(NamedTuple):
 def prepare(config: Config) -> PlaneData:
     """Data in the box, and the optimum."""
     rows = plane_box(jax.random.key(config.seed), config.rows, config.half_width)
-    optimum = jax.jit(plane.optimal_value, static_argnums=0)(config.agent.discount)
+    optimum = jax.jit(optimal_value, static_argnums=0)(config.agent.discount)
     return PlaneData(rows, optimum, edge_of_reach.square(18.0, 109))
 
 

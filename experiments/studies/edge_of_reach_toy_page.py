@@ -11,7 +11,6 @@ from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.draw import level, picture
 from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.offline.environments import plane
-from jaxrl_rollouts.offline.environments.reach import Reach
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import spread_name
 
@@ -19,6 +18,7 @@ from ..catalogue import LISTINGS
 from ..kit.colours import colour
 from ..kit.draw import curves
 from .edge_of_reach_toy_cells import BASE, PATCHED, Config, PlaneData, reach_of
+from .plane import Reach
 
 SOURCE = LISTINGS["edge_of_reach_toy"].source
 COLUMNS = {

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.scipy.stats import rankdata
 from matplotlib.ticker import LogLocator, NullFormatter
+from numpy.typing import ArrayLike
 
 from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.draw import picture
@@ -77,6 +79,41 @@ class Config:
             raise ConfigError("pairs", self.pairs, "pairs of two datasets")
         if not self.ensemble.layer_norm:
             raise ConfigError("ensemble.layer_norm", False, "True; it is what is taken away")
+
+
+def rank_correlation(rolled: quality.OpenLoop) -> np.ndarray:
+    """Spearman correlation of uncertainty and error over all finite steps; one for each seed.
+
+    Args:
+        rolled: fields `[seeds, T, B]`, on the host.
+    """
+    correlations = []
+    for u, e in zip(rolled.uncertainty, rolled.error, strict=True):
+        good = np.isfinite(u) & np.isfinite(e)
+        correlations.append(np.corrcoef(rankdata(u[good]), rankdata(e[good]))[0, 1])
+    return np.array(correlations)
+
+
+def split_error(rolled: quality.OpenLoop, limits: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """What a threshold on the uncertainty would have spared a rollout, `[seeds]` each.
+
+    Args:
+        rolled: fields `[seeds, T, B]`, on the host.
+        limits: uncertainty at which rollouts would have stopped, `[seeds]`.
+
+    Returns:
+        The 95 % quantile of the errors before the stop, and the median of those from there on (NaN
+        where there are none).
+    """
+    limit = np.asarray(limits)[:, None, None]
+    stopped = np.maximum.accumulate(rolled.uncertainty > limit, axis=1)
+    before, after = np.full((2, len(limit)), np.nan)
+    for seed, (error, off) in enumerate(zip(rolled.error, stopped, strict=True)):
+        if not off.all():
+            before[seed] = np.quantile(error[~off], 0.95, method="lower")
+        if off.any():
+            after[seed] = np.median(error[off])
+    return before, after
 
 
 class RolledWorlds(NamedTuple):
@@ -172,10 +209,10 @@ def growth_rows(name: str, worlds: RolledWorlds) -> list[dict[str, Any]]:
 def trust_row(name: str, worlds: RolledWorlds) -> dict[str, Any]:
     """What the spread knows about the error."""
     limits = {f"u({x:g})": threshold_at(worlds.trust, x) for x in LEVELS if x >= 0.9}
-    before, after = quality.split_error(worlds.rolled, limits["u(1)"])
+    before, after = split_error(worlds.rolled, limits["u(1)"])
     columns = {
         **limits,
-        "Spearman of spread and error": quality.rank_correlation(worlds.rolled),
+        "Spearman of spread and error": rank_correlation(worlds.rolled),
         "95 % of errors up to u(1)": before,
         "median error above u(1)": after,
     }
@@ -187,11 +224,11 @@ def add_claims(report: Report, title: str, found: Mapping[str, RolledWorlds]) ->
     """What layer normalisation and the spread are good for."""
     claim, normalised = claims(report, SOURCE), found["LN"]
     last = {name: np.median(worlds.rolled.error[:, -1], -1) for name, worlds in found.items()}
-    before, after = quality.split_error(normalised.rolled, threshold_at(normalised.trust, 1.0))
+    before, after = split_error(normalised.rolled, threshold_at(normalised.trust, 1.0))
     # fmt: off
     claim(f"{title}: without layer normalisation errors explode", last["no LN"] / last["LN"],
           at_least=10, means="median error at the end of the rollouts over that with it")
-    claim(f"{title}: the spread knows the error", quality.rank_correlation(normalised.rolled),
+    claim(f"{title}: the spread knows the error", rank_correlation(normalised.rolled),
           at_least=0.5, means="Spearman correlation (paper: 0.84)")
     if np.isfinite(after / before).all():
         claim(f"{title}: errors are large beyond the data's largest spread", after / before,

@@ -18,7 +18,6 @@ import numpy as np
 from jaxrl_rollouts import diffusion
 from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.grid import Cell, run_grid
-from jaxrl_rollouts.compare.timing import timed
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.devices import map_seeds
 from jaxrl_rollouts.diffusion import JumpConfig, Lesson, SamplerConfig
@@ -27,14 +26,15 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.data import Dataset, Transitions
 from jaxrl_rollouts.offline.environments import Environment, make
-from jaxrl_rollouts.offline.synthetic.quality import dynamics_error, sliced_wasserstein
 from jaxrl_rollouts.offline.synthetic.relabel import RelabelConfig, fit_relabeller, relabelled_rows
 from jaxrl_rollouts.offline.synthetic.synther import RowLayout, draw_rows, fit_layout
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.trees import PyTree
 
+from ..benchmarks.timing import timed
 from ..catalogue import LISTINGS
+from ..kit.quality import dynamics_error, sliced_wasserstein
 
 MANY = "Heun with churn"  # SynthER's sampler, 255 calls
 RELABELLED = "relabelled"

@@ -20,20 +20,21 @@ from jaxrl_rollouts.offline.collect import collect, random_policy
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.environments.pendulum import SwingUp, swing_up_policy
-from jaxrl_rollouts.offline.environments.plane import MAX_EPISODE_STEPS, PLANE, optimal_return
+from jaxrl_rollouts.offline.environments.plane import MAX_EPISODE_STEPS, PLANE
 from jaxrl_rollouts.offline.evaluation import evaluate
 from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.mobile import Mobile
 from jaxrl_rollouts.offline.methods.model_based import ModelBased, Rollouts, bind
 from jaxrl_rollouts.offline.methods.mopo import Mopo
 from jaxrl_rollouts.offline.methods.ravl import Ravl
-from jaxrl_rollouts.offline.training import train_and_play
-from jaxrl_rollouts.offline.worlds.blend import blend_worlds, blended_dynamics
+from jaxrl_rollouts.offline.training import evaluator, train_learner
 from jaxrl_rollouts.offline.worlds.fit import fit_worlds
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.history import History
 
+from .blend import blend_worlds, blended_dynamics
 from .edge_of_reach_plane import OWN_WORLDS, imagination
+from .plane import optimal_return
 
 
 @dataclass(frozen=True)
@@ -192,13 +193,12 @@ def turn_dial(whole: Config, domain: Domain, key: jax.Array, context: RunContext
         asked = method.uncertainty()
         dynamics = blended_dynamics(fitted.dynamics(env, asked.of if asked else None), env)
         sizes = env.observation_size, env.action_size
-        trained = train_and_play(
-            bind(method.program(), dynamics, *sizes),
+        learner, discount = bind(method.program(), dynamics, *sizes), config.agent.discount
+        trained = train_learner(
+            learner,
             imagination(method, domain.data, blend_worlds(fitted.worlds, truths)),
-            env,
-            (train_key, evaluation_key),
-            episodes=config.episodes,
-            discount=config.agent.discount,
+            train_key,
+            evaluate=evaluator(learner, env, evaluation_key, config.episodes, discount=discount),
             seeds=len(truths) * seeds,
             per_seed=OWN_WORLDS,
             iterations=config.epochs,

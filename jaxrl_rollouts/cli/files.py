@@ -18,10 +18,6 @@ def read_settings(path: Path, experiment: str) -> tuple[str | None, Any]:
     Args:
         path: a YAML or JSON file, keys nested or dotted (`study.seeds: 3`); or a run's `run.json`,
             or its folder.
-        experiment: whose settings they should be.
-
-    Raises:
-        ConfigError: it cannot be read, holds no settings, or those of another experiment.
     """
     path = path / "run.json" if path.is_dir() else path
     text = _text(path)
@@ -56,11 +52,7 @@ def _text(path: Path) -> str:
 
 
 def nested(data: Any, where: str) -> Any:
-    """The same with dotted keys taken apart and hyphens in them as in field names.
-
-    Raises:
-        ConfigError: a setting is given twice, once by itself and once as part of its group.
-    """
+    """The same with dotted keys taken apart and hyphens in them as in field names."""
     if not isinstance(data, Mapping):
         return data
     tree: dict[str, Any] = {}

@@ -22,10 +22,6 @@ def lengthen(
 
     From then on the folder is that of the longer run: its command remakes all of it, and what is
     resumed is that.
-
-    Raises:
-        ConfigError: not a positive number, an experiment that cannot, or several processes.
-        CheckpointError: another process is at the folder.
     """
     from .. import processes
 
@@ -42,11 +38,10 @@ def lengthen(
     except ConfigError as error:
         raise (error.named("--longer") if error.setting == "times" else error) from None
     check_options(longer)
-    hidden = experiment.hidden(longer)
-    print(f"note: now with {' '.join(as_options(longer, config, hidden))}", file=sys.stderr)
+    print(f"note: now with {' '.join(as_options(longer, config))}", file=sys.stderr)
     try:
         start = start_of(experiment, folder.preset, longer)
-        options = as_options(longer, start, hidden, experiment.preset(folder.preset))
+        options = as_options(longer, start, experiment.preset(folder.preset))
         given = ["--preset", folder.preset, *options]
     except (ConfigError, TypeError):  # a preset of another version, or what no option can say
         given = ["--config", str(folder.path)]

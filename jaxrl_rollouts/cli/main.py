@@ -128,9 +128,8 @@ def _quieten() -> None:
 def dispatch(arguments: list[str]) -> None:
     """Find and run the subcommand; raises `UserError` for anything a user can put right."""
     first = arguments[0] if arguments else "--help"
-    own: dict[str, Callable[..., None]] = {
-        "resume": runs.resume, "report": runs.report, "list": show_experiments
-    }  # fmt: skip
+    own: dict[str, Callable[..., None]] = {"resume": runs.resume, "report": runs.report}
+    own["list"] = show_experiments
     others = plugins.names(plugins.COMMANDS)
     if first == "run":
         runs.begin(arguments[1:])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,7 +22,6 @@ from . import parsing
 from .files import read_settings
 from .shown import (
     choices_of,
-    hides,
     merged,
     names_of_choices,
     option,
@@ -58,11 +57,7 @@ class RunOptions:
 
 
 def check_choices(listing: Listing, arguments: Sequence[str]) -> dict[str, str]:
-    """What was chosen of a listing's `choices`, by setting.
-
-    Raises:
-        ConfigError: something that cannot be chosen, with the closest that can.
-    """
+    """What was chosen of a listing's `choices`, by setting."""
     chosen = {}
     for name, choices in listing.choices.items():
         value = parsing.value_of(arguments, option(name))
@@ -74,12 +69,7 @@ def check_choices(listing: Listing, arguments: Sequence[str]) -> dict[str, str]:
 
 
 def parse_run(experiment: Experiment, arguments: Sequence[str]) -> tuple[RunOptions, Any, str]:
-    """Options, configuration, and the command line that gives the same numbers.
-
-    Raises:
-        ConfigError: no such preset, file, option or choice, or a malformed value.
-        SystemExit: help was asked for.
-    """
+    """Options, configuration, and the command line that gives the same numbers."""
     prog = f"{PROG} run {experiment.name}"
     chosen = check_choices(experiment, arguments)
     file, made_from, data = parsing.value_of(arguments, "--config"), None, None
@@ -97,17 +87,10 @@ def parse_run(experiment: Experiment, arguments: Sequence[str]) -> tuple[RunOpti
         _check_code(data, str(file), arguments)
     base = start if data is None else read(type(start), data, str(file), start)
     _check_chosen(base, arguments, file)
-    begins = experiment.begin is not None
-    base = base if begins else replace(base, **chosen)
-    hidden = experiment.hidden(base)
-    asks = any(argument in ("-h", "--help") for argument in arguments)
-    undecided = [name for name in experiment.choices if name not in chosen and data is None]
-    if asks and not begins:
-        hidden |= _read_by_some_only(experiment, base, undecided)
-    visible = shown(base, hidden)
-    own = _own(visible, preset, names_of_choices(base), choices_of(base))
-    _check_options(experiment, base, own, arguments, hidden, prog)
-    description = _describe(experiment, preset, undecided if asks and not begins else [], base)
+    base = base if experiment.begin is not None else replace(base, **chosen)
+    own = _own(shown(base), preset, names_of_choices(base), choices_of(base))
+    _check_options(base, own, arguments, prog)
+    description = _describe(experiment, preset, base)
     parsed = parsing.read(
         lambda: tyro.cli(
             type(own),
@@ -125,7 +108,7 @@ def parse_run(experiment: Experiment, arguments: Sequence[str]) -> tuple[RunOpti
     if data is not None:
         with contextlib.suppress(TypeError):
             begun = start_of(experiment, preset, config)
-            given = ["--preset", preset, *as_options(config, begun, hidden, start)]
+            given = ["--preset", preset, *as_options(config, begun, start)]
     return parsed.options, config, remaking_command(experiment.name, given)
 
 
@@ -178,28 +161,11 @@ def _own(
     return made()
 
 
-def _read_by_some_only(experiment: Experiment, base: Any, undecided: Sequence[str]) -> set[str]:
-    """Settings that not every choice reads: their help is that of the choice."""
-    hidden: set[str] = set()
-    for name in undecided:
-        for choice in experiment.choices[name]:
-            hidden |= experiment.hidden(replace(base, **{name: choice}))
-    return hidden
-
-
-def _check_options(
-    experiment: Experiment,
-    base: Any,
-    own: Any,
-    arguments: Sequence[str],
-    hidden: Collection[str],
-    prog: str,
-) -> None:
-    """Raise `ConfigError` for an unknown option, or one that the choices do not read."""
+def _check_options(base: Any, own: Any, arguments: Sequence[str], prog: str) -> None:
+    """Raise `ConfigError` for an unknown option."""
     chosen = {option(name): str for name in names_of_choices(base)}
     run_options = options(shown(own.options)) | chosen
     known = {**options(own.settings), **run_options}
-    everything = {option(name): name for name in settings(base)}
     for argument in filter(parsing.is_option, arguments):
         name = argument.partition("=")[0].replace("_", "-")
         if name in known or argument in ("-h", "--help"):
@@ -207,28 +173,10 @@ def _check_options(
         items = (other for other in known if other not in chosen)
         if any(name.startswith(other + ".") for other in items):  # of an item of a list
             continue
-        setting = everything.get(name.replace(".no-", ".").replace("--no-", "--"))
-        if setting is not None and hides(hidden, setting):
-            raise _not_read(experiment, base, setting, name)
         raise parsing.no_such_option(name, known, prog)
 
 
-def _not_read(experiment: Experiment, base: Any, setting: str, name: str) -> ConfigError:
-    for choice, values in experiment.choices.items():
-        readers = [
-            value
-            for value in values
-            if not hides(experiment.hidden(replace(base, **{choice: value})), setting)
-        ]
-        if readers and getattr(base, choice) not in readers:
-            found = f"{option(choice)} {getattr(base, choice)}"
-            hint = f"{getattr(base, choice)} does not read this setting"
-            expected = f"{option(choice)} {' or '.join(readers)}"
-            return ConfigError(name, found, expected, hint)
-    return ConfigError(name, "an option that this configuration does not read", "another")
-
-
-def _describe(experiment: Experiment, preset: str, undecided: Sequence[str], base: Any) -> str:
+def _describe(experiment: Experiment, preset: str, base: Any) -> str:
     source = f" ({experiment.source})" if experiment.source else ""
     text = (
         f"{experiment.summary}{source}\n\n"
@@ -238,12 +186,6 @@ def _describe(experiment: Experiment, preset: str, undecided: Sequence[str], bas
         text += (
             f"\n\nSettings of {option(name)} {chosen} are among these; "
             f"`{option(name)} NAME --help` shows those of another."
-        )
-    for name in undecided:
-        values = ", ".join(experiment.choices[name])
-        text += (
-            f"\n\nShown here is what every {option(name)} reads. `{PROG} run {experiment.name} "
-            f"{option(name)} NAME --help` shows all options of one: {values}."
         )
     return text
 
@@ -285,24 +227,14 @@ def start_of(experiment: Experiment, preset: str, config: Any) -> Any:
     return experiment.begin(preset, {**texts, **chosen}.get)
 
 
-def as_options(config: Any, start: Any, hidden: Collection[str], default: Any = None) -> list[str]:
-    """The options that make `config` out of the preset `start`.
-
-    Args:
-        config: what is to be made.
-        start: the preset, with the choices of `config`.
-        hidden: names of settings that are no options.
-        default: the preset with its own choices, where it has any.
-
-    Raises:
-        TypeError: they differ in something that no option can say.
-    """
+def as_options(config: Any, start: Any, default: Any = None) -> list[str]:
+    """The options that make `config` out of the preset `start`."""
     before, tokens, bare = settings(start), [], positional(type(config))
     own = names_of_choices(default) if default is not None else {}
     for name, chosen in names_of_choices(config).items():
         tokens += [option(name), chosen] if own.get(name, chosen) != chosen else []
     for name, value in settings(config).items():
-        if (name in before and before[name] == value) or hides(hidden, name):
+        if name in before and before[name] == value:
             continue
         shown_name = ungrouped(config, name)
         if isinstance(value, bool):

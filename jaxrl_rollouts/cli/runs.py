@@ -146,12 +146,7 @@ def execute(
 
 @contextmanager
 def _holding(folder: RunFolder) -> Iterator[None]:
-    """Hold a run's folder; what the operating system refuses there is one line.
-
-    Raises:
-        CheckpointError: another process holds it.
-        StorageError: the disk is full, say.
-    """
+    """Hold a run's folder; what the operating system refuses there is one line."""
     try:
         with FolderLock(folder.path):
             folder.tidy()

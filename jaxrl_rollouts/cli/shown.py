@@ -1,4 +1,4 @@
-"""The settings of a configuration as options: which are shown, and what each of them means."""
+"""The settings of a configuration as options: what each of them means."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import functools
 import inspect
 import textwrap
 import typing
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import docstring_parser
@@ -52,24 +52,16 @@ def _strings_below_fields(cls: type) -> dict[str, str]:
     return texts
 
 
-def shown(config: Any, hidden: Collection[str] = (), path: str = "") -> Any:
-    """`config` as a dataclass for tyro: described, and without the settings that are hidden.
-
-    Args:
-        config: a frozen dataclass; nested ones become groups of options.
-        hidden: dotted names of settings, or of groups of them.
-        path: dotted name of `config` itself.
-    """
+def shown(config: Any) -> Any:
+    """A frozen dataclass described for tyro; nested ones become groups of options."""
     cls = type(config)
     hints, texts = typing.get_type_hints(cls, include_extras=True), descriptions(cls)
     specs = []
     for field in dataclasses.fields(config):
-        name, value = f"{path}.{field.name}".lstrip("."), getattr(config, field.name)
-        kind, text = hints[field.name], texts.get(field.name, "")
-        if name in hidden:
-            continue
+        value, kind = getattr(config, field.name), hints[field.name]
+        text = texts.get(field.name, "")
         if dataclasses.is_dataclass(value):
-            value = shown(value, hidden, name)
+            value = shown(value)
             if not dataclasses.fields(value):
                 continue
             kind, text = type(value), text or (kind.__doc__ or "").split("\n\n")[0]
@@ -157,8 +149,3 @@ def options(shown_config: Any, path: str = "") -> dict[str, Any]:
             group, _, last = name.rpartition(".")
             found[option(f"{group}.no_{last}".lstrip("."))] = bool
     return found
-
-
-def hides(hidden: Collection[str], name: str) -> bool:
-    """Whether a setting is hidden by itself or with a group that it is in."""
-    return any(name == other or name.startswith(other + ".") for other in hidden)

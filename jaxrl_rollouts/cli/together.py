@@ -63,9 +63,6 @@ def leave_a_parent() -> None:
 
     jax aborts a process whose first one is gone, from a thread that Python does not hear of: the
     parent can still say so.
-
-    Raises:
-        PeerError: jax ended the child; in the parent.
     """
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

@@ -220,8 +220,3 @@ def stage_name(*values: Any) -> str:
     """A plain folder name of an arm's values."""
     texts = (f"{v:g}" if isinstance(v, float) else str(v) for v in values)
     return "-".join(texts).replace(" ", "-").replace("/", "-")
-
-
-def stacked(cells: Iterable[Cell], metric: str) -> np.ndarray:
-    """A metric of several cells beside each other, `[seeds, cells]`."""
-    return np.stack([cell[metric] for cell in cells], 1)

@@ -53,23 +53,16 @@ class Given(NamedTuple):
 def make_continued_unet(
     config: TemporalUnetConfig, length: int, given: int, channels: int, guidance: float = 1.0
 ) -> Network:
-    """A raw network of `make_denoiser` and `make_flow` whose parameters are `(weights, Given)`.
+    """A network for `make_denoiser` and `make_flow`; its parameters are `(weights, Given)`.
 
-    `init(key)` gives the weights; `apply((weights, given), x [B, L - H, C], c_noise [B], share [B])`
+    `init(key)` gives weights; `apply((weights, given), x [B, L - H, C], c_noise [B], share [B])`
     what follows the given rows. Left out, the share of a jump is 0: a denoiser and a flow have the
     same weights. Equal arguments give the same functions.
 
     Args:
-        config: of the U-Net.
-        length: L, of a whole window.
-        given: H, its clean rows.
-        channels: C.
         guidance: w of `F(x, none) + w (F(x, wish) - F(x, none))`, two calls in one; 1 is the
             network itself, 0 it without a wish. Training is with 1.
-
-    Raises:
-        ConfigError: a setting is out of range, or the windows are too short.
-    """  # noqa: E501
+    """
     if not 0 < given < length:
         raise ConfigError("given", given, f"from 1 to {length - 1}, rows before others")
     unet = make_temporal_unet(config, length + CONDITIONS, channels, interval=True, conditions=1)

@@ -26,7 +26,7 @@ from ..errors import ConfigError
 from ..networks import Network
 from ..trees import PyTree
 from .edm import Denoiser, EdmConfig, per_row
-from .flow_losses import LOSS_OF
+from .flow_losses import LOSS_OF, Batch
 from .paths import TRANSPORTS
 
 TINY = 1e-6  # the least time that is divided by
@@ -172,7 +172,7 @@ def make_flow(
         if config.conditions:
             kept = jax.random.bernoulli(drop_key, 1.0 - config.drop, (len(rows), 1))
             condition = _told(condition, len(rows), config.conditions) * kept
-        return learn(params, key, rows, weights, condition, teacher)
+        return learn(params, key, Batch(rows, weights, condition, teacher))
 
     return Flow(network.init, average, loss, config)
 
@@ -226,11 +226,7 @@ def denoiser_of_flow(flow: Flow) -> Denoiser:
 
 
 def with_weights_of(fresh: PyTree, teacher: PyTree) -> PyTree:
-    """`fresh` parameters with the teacher's in every place he has: a student's first ones.
-
-    Raises:
-        ValueError: an array of his has no place, or another shape.
-    """
+    """`fresh` parameters with the teacher's in every place he has: a student's first ones."""
     if not isinstance(teacher, dict):
         if fresh is None or jnp.shape(fresh) != jnp.shape(teacher):
             found = jnp.shape(teacher), None if fresh is None else jnp.shape(fresh)

@@ -10,7 +10,7 @@ unified:     |F - sg(F - gain alpha / den 4 / sin(1.57 t) df/dt)| cos(1.57 t), f
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,15 @@ from .edm import per_row
 
 MEAN_FLOOR = 0.01  # c of MeanFlow's weight
 QUARTER = 1.57  # of a turn, as UCGM's code has it: sin and cos end a little off 1 and 0
+
+
+class Batch(NamedTuple):
+    """Rows `[B, ...]`, their weights, conditions `[B, K + 1]` and the teacher's parameters."""
+
+    rows: jax.Array
+    weights: jax.Array | None
+    condition: jax.Array | None
+    taught: PyTree
 
 
 def row_errors(error: jax.Array, weights: jax.Array | None) -> tuple[jax.Array, jax.Array]:
@@ -58,37 +67,25 @@ def linear_point(rows: jax.Array, noise: jax.Array, t: jax.Array) -> jax.Array:
 
 
 def velocity(
-    config: Any,
-    average: Callable,
-    teacher: Any,
-    params: PyTree,
-    key: jax.Array,
-    rows: jax.Array,
-    weights: jax.Array | None,
-    condition: jax.Array | None,
-    taught: PyTree,
+    config: Any, average: Callable, teacher: Any, params: PyTree, key: jax.Array, batch: Batch
 ) -> jax.Array:
     """Flow matching."""
-    del teacher, taught
-    return regression(config, "linear", average, params, key, rows, weights, condition)
+    del teacher
+    return regression(config, "linear", average, params, key, batch)
 
 
 def regression(
-    config: Any,
-    path: str,
-    average: Callable,
-    params: PyTree,
-    key: jax.Array,
-    rows: jax.Array,
-    weights: jax.Array | None,
-    condition: jax.Array | None,
+    config: Any, path: str, average: Callable, params: PyTree, key: jax.Array, batch: Batch
 ) -> jax.Array:
     """`mean |F - F*|^2` on a path, F from the velocity at the same noise."""
+    rows = batch.rows
     time_key, noise_key = jax.random.split(key)
     t, noise = draw_times(config, time_key, rows.shape[:1]), draws.normal(noise_key, rows.shape)
     place = paths.at(paths.TRANSPORTS[path], per_row(t, rows))
-    found = output_at(average, params, place, paths.point(place, rows, noise), False, condition)
-    return mean_of_rows(*row_errors(found - paths.target(place, rows, noise), weights))
+    found = output_at(
+        average, params, place, paths.point(place, rows, noise), False, batch.condition
+    )
+    return mean_of_rows(*row_errors(found - paths.target(place, rows, noise), batch.weights))
 
 
 def output_at(
@@ -107,17 +104,10 @@ def output_at(
 
 
 def mean(
-    config: Any,
-    average: Callable,
-    teacher: Any,
-    params: PyTree,
-    key: jax.Array,
-    rows: jax.Array,
-    weights: jax.Array | None,
-    condition: jax.Array | None,
-    taught: PyTree,
+    config: Any, average: Callable, teacher: Any, params: PyTree, key: jax.Array, batch: Batch
 ) -> jax.Array:
     """MeanFlow: one forward derivative, which no gradient goes through."""
+    rows, weights, condition, taught = batch
     time_key, noise_key, equal_key = jax.random.split(key, 3)
     pair = jnp.sort(draw_times(config, time_key, (len(rows), 2)), -1)
     t = pair[:, 1]
@@ -140,17 +130,10 @@ def mean_target(
 
 
 def consistency(
-    config: Any,
-    average: Callable,
-    teacher: Any,
-    params: PyTree,
-    key: jax.Array,
-    rows: jax.Array,
-    weights: jax.Array | None,
-    condition: jax.Array | None,
-    taught: PyTree,
+    config: Any, average: Callable, teacher: Any, params: PyTree, key: jax.Array, batch: Batch
 ) -> jax.Array:
     """Multistep consistency on the linear path, distilled or, biased by 1 / n, from data."""
+    rows, weights, condition, taught = batch
     place_key, noise_key = jax.random.split(key)
     count = config.segments * config.steps
     step = jax.random.randint(place_key, rows.shape[:1], 0, count)
@@ -183,19 +166,12 @@ def consistency_target(
 
 
 def unified(
-    config: Any,
-    average: Callable,
-    teacher: Any,
-    params: PyTree,
-    key: jax.Array,
-    rows: jax.Array,
-    weights: jax.Array | None,
-    condition: jax.Array | None,
-    taught: PyTree,
+    config: Any, average: Callable, teacher: Any, params: PyTree, key: jax.Array, batch: Batch
 ) -> jax.Array:
     """UCGM: velocities, or a consistency model, by one ratio."""
     if config.ratio == 0:
-        return regression(config, config.path, average, params, key, rows, weights, condition)
+        return regression(config, config.path, average, params, key, batch)
+    rows, weights, condition, taught = batch
     time_key, noise_key = jax.random.split(key)
     transport = paths.TRANSPORTS[config.path]
     t = jax.random.uniform(time_key, rows.shape[:1], minval=1e-4, maxval=1.0) ** (1.0 / 0.8)

@@ -104,11 +104,7 @@ class ResidualMlp(nn.Module):
 
 
 def extra_shapes(interval: bool, conditions: int) -> list[tuple[int, ...]]:
-    """Of the inputs of `Extra`, for one row.
-
-    Raises:
-        ConfigError: conditions without an interval, or fewer than none.
-    """
+    """Of the inputs of `Extra`, for one row."""
     if conditions < 0 or (conditions and not interval):
         expected = "at least 0, and with interval=True: only flows take conditions"
         raise ConfigError("conditions", conditions, expected)

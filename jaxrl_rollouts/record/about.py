@@ -22,11 +22,7 @@ ABOUT = "settings.json"  # beside a checkpoint
 
 
 def warnings_of(about: Any) -> dict[str, Any]:
-    """Settings as JSON has them, by dotted name.
-
-    Args:
-        about: a dataclass, or a mapping by name whose values may be such; None says nothing.
-    """
+    """Settings as JSON has them, by dotted name."""
     named = about.items() if isinstance(about, Mapping) else [("", about)]
     facts: dict[str, Any] = {}
     for name, value in named if about is not None else ():
@@ -58,14 +54,6 @@ def check_facts(folder: Path, kept: str | None, facts: Mapping[str, Any]) -> Non
     """Compare what a training is asked to be with what is on record of it.
 
     A setting that only one of the two records has is ignored: versions add and remove settings.
-
-    Args:
-        folder: of the training's checkpoints.
-        kept: the record, of `json.dumps(warnings_of(...))`; None of earlier versions.
-        facts: what is asked for.
-
-    Raises:
-        CheckpointError: a setting has another value.
     """
     before = json.loads(kept) if kept else {}
     for name in facts:

@@ -185,9 +185,6 @@ def load_newest(folder: Path, like: PyTree) -> tuple[int, PyTree] | None:
 
     Warns:
         UserWarning: a newer one is damaged.
-
-    Raises:
-        CheckpointError: it is of something else.
     """
     for step in reversed(steps(folder)):
         try:

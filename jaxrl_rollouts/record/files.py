@@ -35,11 +35,7 @@ def plain(value: Any) -> Any:
 
 
 def json_text(data: Any, depth: int = 0) -> str:
-    """JSON for people and for diffs: what is a list of numbers or short stands on one line.
-
-    Raises:
-        TypeError: `data` holds something JSON cannot carry.
-    """
+    """JSON for people and for diffs: what is a list of numbers or short stands on one line."""
     line = json.dumps(data, allow_nan=False)
     if not isinstance(data, dict | list):
         return line
@@ -55,16 +51,7 @@ def json_text(data: Any, depth: int = 0) -> str:
 
 
 def write_json_atomically(path: Path, data: Any, *, seal: bool = False) -> None:
-    """Write `data` so that `path` holds either all of it or what it held before.
-
-    Args:
-        path: the file.
-        data: what it shall hold.
-        seal: with a digest, which `read_json` checks and takes off; `data` is a mapping then.
-
-    Raises:
-        TypeError: `data` holds something JSON cannot carry; nothing is written.
-    """
+    """Write `data` so that `path` holds either all of it or what it held before."""
     text = json_text(sealed(plain(data)) if seal else plain(data))
     write_atomically(path, text + "\n")
 
@@ -76,13 +63,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def read_json(path: Path, kind: str) -> Any:
-    """Parse a file of ours.
-
-    Raises:
-        CheckpointError: it is missing, no JSON or not as it was written.
-        DataError: a pipe, say.
-        StorageError: the operating system refuses it.
-    """
+    """Parse a file of ours."""
     if path.exists() and not path.is_file():
         check_file(path, f"one in {kind}")
     try:

@@ -70,11 +70,7 @@ class RunFolder:
         command: str,
         loggers: Sequence[str] = ("jsonl",),
     ) -> RunFolder:
-        """Make `root/<experiment>-<preset>-<YYYYmmdd-HHMMSS>[-n]` with its `run.json`.
-
-        Raises:
-            StorageError: the folder cannot be made.
-        """
+        """Make `root/<experiment>-<preset>-<YYYYmmdd-HHMMSS>[-n]` with its `run.json`."""
         base = f"{experiment}-{preset}-{time.strftime('%Y%m%d-%H%M%S')}"
         record = {"experiment": experiment, "preset": preset, "config": to_json(config)}
         record |= {"command": command, "versions": current_versions()}

@@ -6,7 +6,7 @@ import contextlib
 import signal
 import sys
 import threading
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 HANGUP = getattr(signal, "SIGHUP", signal.SIGTERM)  # there is none outside Unix
@@ -60,12 +60,7 @@ class StopFlag:
                     self._previous[number] = signal.signal(number, self._handle)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous.clear()

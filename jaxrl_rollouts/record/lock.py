@@ -6,7 +6,6 @@ import contextlib
 import os
 import platform
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ..errors import CheckpointError
@@ -55,12 +54,7 @@ class FolderLock:
             os.write(handle, f"process {os.getpid()} on {platform.node()}\n".encode())
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         if self._handle is not None:
             with contextlib.suppress(OSError):  # a full disk
                 os.ftruncate(self._handle, 0)

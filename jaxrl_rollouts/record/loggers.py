@@ -172,12 +172,7 @@ _NEEDS = {"tensorboard": "tensorboardX", "wandb": "wandb"}  # logger (and extra)
 
 
 def check_loggers(names: Iterable[str]) -> list[str]:
-    """The names without repetitions, once it is certain that they can be opened.
-
-    Raises:
-        ConfigError: an unknown name.
-        MissingExtraError: its package is not installed.
-    """
+    """The names without repetitions, once it is certain that they can be opened."""
     wanted = list(dict.fromkeys(names))
     for name in wanted:
         if name not in _LOGGERS:
@@ -188,11 +183,7 @@ def check_loggers(names: Iterable[str]) -> list[str]:
 
 
 def make_loggers(names: Iterable[str], folder: Path) -> tuple[Logger, ...]:
-    """Open the named loggers (jsonl, csv, tensorboard, wandb) in a run folder.
-
-    Raises:
-        ConfigError, MissingExtraError: as `check_loggers`; nothing is opened then.
-    """
+    """Open the named loggers (jsonl, csv, tensorboard, wandb) in a run folder."""
     return tuple(_LOGGERS[name](folder) for name in check_loggers(names))
 
 

@@ -22,12 +22,7 @@ EXPECTED = "one of the folder itself", "replace it by a copy, or remove it"
 
 
 def regular(path: str | Path, flags: int) -> int:
-    """An `opener` of `open` for what is changed in place.
-
-    Raises:
-        DataError: `path` is a link, a pipe, a socket or a device.
-        OSError: as `os.open`.
-    """
+    """An `opener` of `open` for what is changed in place."""
     try:
         handle = os.open(path, flags | _WITHOUT_LINKS, 0o666)
     except OSError as error:
@@ -62,10 +57,6 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """A new file that takes the place of `path` once it is whole and on disk.
 
     A link at `path` is replaced and not followed; permissions are those of the umask.
-
-    Args:
-        path: the file.
-        mode: "w" for text, "wb" for bytes.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     encoding = None if "b" in mode else "utf-8"
@@ -81,15 +72,7 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
 
 
 def check_contents(folder: Path, below: Path | None = None) -> None:
-    """Whether all that lies in a folder is files and folders of its own.
-
-    Args:
-        folder: which links may not leave.
-        below: looks only at this part of it, which may itself be a link.
-
-    Raises:
-        DataError: a link that leads out of it, a pipe, a socket or a device; names it.
-    """
+    """Whether all that lies in a folder is files and folders of its own."""
     root = os.path.realpath(folder)
     inside = [
         os.path.join(place, name)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from typing import Any
 
 from .. import processes
 from .context import RunContext
@@ -71,12 +71,7 @@ class Run(RunContext):
         self.stop.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         assert self.stop is not None and self.lock is not None
         with ExitStack() as closing:  # also where an interrupt is passed on
             closing.callback(self.lock.__exit__, kind, error, traceback)

@@ -28,9 +28,6 @@ def save_trained(folder: str | Path, file: str, facts: Mapping[str, Any], params
     """Write `params` (leading axis = seeds) and then the facts, so that who reads finds both.
 
     What was there before is replaced, and gone only when the new one is whole.
-
-    Raises:
-        StorageError: it cannot be written.
     """
     folder = Path(folder)
     number = max(checkpoint.steps(folder), default=-1) + 1
@@ -44,17 +41,7 @@ def save_trained(folder: str | Path, file: str, facts: Mapping[str, Any], params
 
 
 def read_facts(path: Path, kind: str, version: int, sizes: Iterable[str] = ()) -> dict[str, Any]:
-    """The facts, of the `version` this library writes and with positive `sizes`.
-
-    Args:
-        path: the JSON file.
-        kind: of folder, for messages.
-        version: its `format`.
-        sizes: keys that hold whole numbers of at least 1, besides `seeds`.
-
-    Raises:
-        CheckpointError: there is none, it cannot be read, or it says something else.
-    """
+    """The facts, of the `version` this library writes and with positive `sizes`."""
     facts = read_json(path, kind)
     if not isinstance(facts, dict) or facts.get("format") != version:
         found = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
@@ -70,11 +57,7 @@ def read_facts(path: Path, kind: str, version: int, sizes: Iterable[str] = ()) -
 
 @contextlib.contextmanager
 def reading(path: str | Path, kind: str) -> Iterator[None]:
-    """What facts of another kind than expected make Python raise becomes one line.
-
-    Raises:
-        CheckpointError: likewise.
-    """
+    """What facts of another kind than expected make Python raise becomes one line."""
     try:
         yield
     except _BROKEN as error:
@@ -85,11 +68,7 @@ def reading(path: str | Path, kind: str) -> Iterator[None]:
 def find_folder(
     path: str | Path, file: str, what: str, wanted: Callable[[Path], bool] = lambda folder: True
 ) -> Path:
-    """`path` where it holds `file`, else the only `wanted` folder inside it that does.
-
-    Raises:
-        CheckpointError: there is no such folder, or several.
-    """
+    """`path` where it holds `file`, else the only `wanted` folder inside it that does."""
     path = Path(path)
     if not path.is_dir():
         raise CheckpointError(f"{path}: found no folder, expected a run folder or a {what} in one")
@@ -110,12 +89,7 @@ def find_folder(
 
 
 def load_params(folder: Path, init: Callable[[jax.Array], PyTree], seeds: int) -> PyTree:
-    """Parameters `[seeds, ...]` in the structure that `init(key)` has for one seed.
-
-    Raises:
-        CheckpointError: there is no undamaged checkpoint, or it holds something else.
-        DataError: it declares more than the free memory.
-    """
+    """Parameters `[seeds, ...]` in the structure that `init(key)` has for one seed."""
     with reading(folder, "a trained network"):
         keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), seeds))
         shapes = jax.eval_shape(jax.vmap(init), keys)
@@ -136,11 +110,7 @@ def load_params(folder: Path, init: Callable[[jax.Array], PyTree], seeds: int) -
 
 
 def one_seed(params: PyTree, seed: int) -> PyTree:
-    """Parameters of one training seed.
-
-    Raises:
-        CheckpointError: there is no such seed.
-    """
+    """Parameters of one training seed."""
     seeds = jax.tree.leaves(params)[0].shape[0]
     if not 0 <= seed < seeds:
         raise CheckpointError(f"training seed: found {seed}, expected 0 to {seeds - 1}")

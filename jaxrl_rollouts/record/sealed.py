@@ -26,11 +26,7 @@ def sealed(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unsealed(path: Path, data: Any) -> Any:
-    """What `sealed` was given; data without a digest are taken as they are.
-
-    Raises:
-        CheckpointError: `data`, read from `path`, are not those that were written.
-    """
+    """What `sealed` was given; data without a digest are taken as they are."""
     if not isinstance(data, dict) or KEY not in data:
         return data
     rest = {key: value for key, value in data.items() if key != KEY}

@@ -179,12 +179,7 @@ def _read_cell(value: Any) -> Any:
 
 
 def load_report(path: str | Path) -> Report:
-    """Read `report.json` (or the folder it is in); results of claims are computed again.
-
-    Raises:
-        CheckpointError: there is none, it is no JSON or of another format.
-        DataError: something in it is missing or contradicts the numbers it rests on.
-    """
+    """Read `report.json` (or the folder it is in); results of claims are computed again."""
     path = Path(path)
     path = path / "report.json" if path.is_dir() else path
     data = clean(read_json(path, "a folder with a finished run"))

@@ -25,10 +25,6 @@ def iqm(x: ArrayLike, axis: int | None = None) -> Any:
     """Interquartile mean: the mean without the lowest and highest `floor(n / 4)` values.
 
     Fewer than four values have nothing to trim, so this is their mean.
-
-    Args:
-        x: any shape.
-        axis: axis to reduce; None reduces all.
     """
     values = np.asarray(x, np.float64)
     if axis is None:
@@ -89,11 +85,8 @@ def bootstrap_interval(
 
     Args:
         values: `[seeds]` or `[seeds, tasks]`.
-        statistic: "iqm", "mean" or "median".
         generator: source of randomness; None makes one from seed 0, so that a report remade from
             the same numbers is the same.
-        level: coverage asked for; with fewer than about ten seeds the real one is lower.
-        resamples: bootstrap samples.
 
     Returns:
         Lower and upper end. With a single seed both are the value: one run says nothing about
@@ -130,26 +123,6 @@ def spread(values: ArrayLike, statistic: str = "iqm", **settings: Any) -> tuple[
 def spread_name(seeds: int) -> str:
     """What `spread` is, of so many seeds: `95 % bootstrap interval` or `range of 2 seeds`."""
     return "95 % bootstrap interval" if seeds >= FEWEST else f"range of {seeds} seeds"
-
-
-def best_by_others(returns: np.ndarray) -> np.ndarray:
-    """What each seed earns with the setting that is best on the mean of the *other* seeds.
-
-    The maximum over settings of a mean would reward noise; this does not.
-
-    Args:
-        returns: `[settings, seeds]`; NaN (a diverged cell) is never chosen if anything else is
-            left.
-
-    Returns:
-        `[seeds]`; a single seed takes its own best.
-    """
-    count = returns.shape[1]
-    if count == 1:
-        return np.nan_to_num(returns, nan=-np.inf).max(0)
-    others = (returns.sum(1, keepdims=True) - returns) / (count - 1)
-    chosen = np.where(np.isnan(others), -np.inf, others).argmax(0)
-    return returns[chosen, np.arange(count)]
 
 
 @dataclass(frozen=True)

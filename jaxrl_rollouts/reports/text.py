@@ -48,9 +48,6 @@ def report_table_markdown(report: Report, table: str) -> str:
     """A table of the report as Markdown, for the README; numbers align right.
 
     The names "claims" and "numbers" give the report's claims and numbers.
-
-    Raises:
-        KeyError: the report has no table of that name.
     """
     rows = _rows(report, table)
     columns = _columns(rows)

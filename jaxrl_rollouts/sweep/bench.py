@@ -26,11 +26,7 @@ PLACES = ("", "experiments/suites/")
 
 
 def find_suite(name: str) -> Path:
-    """The file of a suite: a path, or the name of one in experiments/suites.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """The file of a suite: a path, or the name of one in experiments/suites."""
     for place in PLACES:
         for path in (Path(f"{place}{name}"), Path(f"{place}{name}.toml")):
             if path.is_file():
@@ -174,12 +170,7 @@ def _complain(folder: Path, cells: Sequence[Cell]) -> None:
 
 
 def status(suite: tyro.conf.Positional[str], table: Path | None = None) -> None:
-    """Print which cells the table has: datasets down, methods across, with their seeds.
-
-    Args:
-        suite: a file, or a name in experiments/suites.
-        table: the CSV file; left out, experiments/evidence/SUITE.csv.
-    """
+    """Print which cells the table has: datasets down, methods across, with their seeds."""
     path = find_suite(suite)
     asked = read_suite(path)
     rows = read_table(table or place_of(path, "evidence", ".csv"))

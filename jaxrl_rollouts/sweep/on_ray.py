@@ -59,19 +59,8 @@ def run_on_ray(
 ) -> bool:
     """Run tasks until each is finished or failed, or somebody asks to stop.
 
-    Args:
-        folder: of the sweep, on a file system that all machines see.
-        tasks: what is missing.
-        trust: code that the runs may import.
-        resources: per task.
-        show: called about once a second.
-
     Returns:
         Whether it was stopped; the tasks that ran have then written checkpoints.
-
-    Raises:
-        MissingExtraError: Ray is not installed.
-        UserError: there is no such cluster, or no machine with as much as a task needs.
     """
     ray = _import_ray()
     _connect(ray, resources)
@@ -163,12 +152,7 @@ def _import_ray() -> ModuleType:
 
 
 def _connect(ray: ModuleType, resources: Resources) -> None:
-    """Start Ray or reach the cluster, and look whether a task fits on any machine of it.
-
-    Raises:
-        UserError: it cannot be reached.
-        ConfigError: no machine has as much.
-    """
+    """Start Ray or reach the cluster, and look whether a task fits on any machine of it."""
     _knock(resources.address)
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if resources.address:

@@ -79,18 +79,7 @@ def make_plan(
     command: str,
     directory: Path,
 ) -> tuple[Plan, list[str]]:
-    """The product of what is swept, and the code that its settings name.
-
-    Args:
-        experiment: what is run.
-        swept: "dataset", "method", "seed" -> values; those without values are left as they are.
-        given: other options of `run`, for every task.
-        command: the command line of the sweep.
-        directory: where the tasks are started.
-
-    Raises:
-        ConfigError: no such setting, or a value that it cannot have.
-    """
+    """The product of what is swept, and the code that its settings name."""
     swept = {axis: list(dict.fromkeys(swept[axis])) for axis in SETTINGS if swept.get(axis)}
     names = {axis: _setting(experiment, axis, values, given) for axis, values in swept.items()}
     SEED.check("--seeds", tuple(swept.get("seed", ())))
@@ -199,11 +188,7 @@ def write_plan(folder: Path, plan: Plan) -> None:
 
 
 def read_plan(folder: Path) -> Plan:
-    """The plan of a sweep's folder.
-
-    Raises:
-        CheckpointError: there is none, or it is not as it was written.
-    """
+    """The plan of a sweep's folder."""
     path = folder / PLAN
     data = read_json(path, "a sweep's folder")
     try:

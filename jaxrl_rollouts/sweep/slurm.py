@@ -40,21 +40,8 @@ def write_slurm(
 ) -> Path:
     """Write the script, and beside it a file with one command per task of the plan.
 
-    Args:
-        script: the file for `sbatch`.
-        folder: of the sweep, on a file system that all machines see.
-        plan: its tasks; number n is the n-th line.
-        missing: numbers that the array has.
-        trust: code that the runs may import.
-        cpus: cores per task.
-        gpus: per task.
-
     Returns:
         The file with the commands.
-
-    Raises:
-        ConfigError: a share of a GPU.
-        StorageError: a file cannot be written.
     """
     if gpus != int(gpus):
         raise ConfigError("--gpus", gpus, "a whole number with --slurm")

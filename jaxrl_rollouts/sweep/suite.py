@@ -138,12 +138,7 @@ def digest(settings: Mapping[str, Any]) -> str:
 
 
 def read_suite(path: Path) -> Suite:
-    """A suite's file, checked.
-
-    Raises:
-        DataError: no such file, or not TOML.
-        ConfigError: an unknown or wrong entry.
-    """
+    """A suite's file, checked."""
     try:
         data = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:

@@ -58,11 +58,7 @@ class Curves(NamedTuple):
 
 
 def read_table(path: Path) -> list[Row]:
-    """All rows; none where there is no file yet.
-
-    Raises:
-        DataError: other columns than `COLUMNS`.
-    """
+    """All rows; none where there is no file yet."""
     if not path.exists():
         return []
     with path.open(newline="", encoding="utf-8") as stream:
@@ -114,7 +110,6 @@ def rows_of(folder: Path, cell: Cell, score: Score) -> list[Row]:
     """Rows of a finished run; none of one that is not finished.
 
     Args:
-        folder: of the cell's task.
         cell: what was run. Its option `steps` is the last evaluation's step; without one the loop's
             iterations are counted.
         score: `(dataset, returns) -> normalised scores`, None for a dataset without references.

@@ -102,21 +102,8 @@ def run_task(
 ) -> Status:
     """Make, or go on with, the run of a task; what it prints goes to `log.txt`.
 
-    Args:
-        root: the sweep's folder.
-        task: of its plan.
-        trust: code that the run may import, `package.module:factory`.
-        environment: variables of the process besides those of this one.
-        stop: polled; on request the process writes a checkpoint and ends.
-
     Returns:
         How it went; `failed` and `diverged` are errors of its own.
-
-    Raises:
-        KilledError: the process was killed, or stopped by somebody else.
-        CheckpointError: another process is at this task.
-        KeyboardInterrupt: this process was interrupted; the task's has written a checkpoint.
-        OSError: the folder cannot be written to.
     """
     folder = Path(root) / task.name
     folder.mkdir(parents=True, exist_ok=True)

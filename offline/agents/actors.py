@@ -86,9 +86,7 @@ def sample_and_log_prob(
     """Sample actions in (-1, 1) by reparameterisation, with their log-density.
 
     Args:
-        key: consumed.
         mean, log_std: `[..., A]` of the normal before the tanh.
-        density: see `log_slope`.
 
     Returns:
         Actions `[..., A]` and log-densities `[...]`, summed over action dimensions.
@@ -116,11 +114,6 @@ def log_slope(before: jax.Array, action: jax.Array, density: Density) -> jax.Arr
     `exact` is `2 (log 2 - x - softplus(-2 x))` (NEUBAY's code, by distrax). `offset` is
     `log(1 - tanh(x)^2 + 1e-6)` (SAC's public implementations): it is at least -13.8, and its
     gradient vanishes where the policy saturates.
-
-    Args:
-        before: x.
-        action: tanh(x).
-        density: which of the two.
     """
     if density == "exact":
         return 2.0 * (math.log(2.0) - before - jax.nn.softplus(-2.0 * before))

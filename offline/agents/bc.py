@@ -72,11 +72,7 @@ class BcNets(NamedTuple):
 
 @functools.lru_cache(maxsize=32)
 def make_bc(config: BcConfig, observation_size: int, action_size: int) -> Agent:
-    """Bind the functions of this module. Equal arguments give the same functions.
-
-    Raises:
-        ConfigError: a setting is out of range.
-    """
+    """Bind the functions of this module. Equal arguments give the same functions."""
     check(config)
     if config.flow_steps is not None:
         return _make_flow(config, observation_size, action_size)

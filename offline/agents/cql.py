@@ -88,11 +88,7 @@ class CqlState(NamedTuple):
 def make_cql(
     config: CqlConfig, observation_size: int, action_size: int, steps: int | None = None
 ) -> Agent:
-    """Bind the functions of this module and `soft`. Equal arguments give the same functions.
-
-    Raises:
-        ConfigError: a setting is out of range.
-    """
+    """Bind the functions of this module and `soft`. Equal arguments give the same functions."""
     check(config)
     sizes = observation_size, action_size
     nets = soft.make_nets(config, *sizes, ActorConfig(), steps, config.critic_hidden)
@@ -181,11 +177,8 @@ def conservative_gap(
     Equation 4's term in parentheses, of every critic.
 
     Args:
-        nets: of the agent.
-        critic: its parameters.
         batch: `[B]` rows.
         values: `[N, B]` of the data's actions.
-        drawn: of `candidates`.
     """
     gap, least = soft_maximum(nets, critic, batch, drawn) - values, nets.config.clip_diff_min
     return (gap if least is None else jnp.maximum(gap, least)).mean(1)

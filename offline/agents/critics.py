@@ -6,13 +6,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-from jaxrl_rollouts.rollouts import rollout
-
-from ..data import Transitions
-from ..environments.base import Environment, true_model
 from ..method import Agent
 
 HORIZON = 400  # steps that are played: 0.98^400 is 0.03 %
@@ -57,40 +51,3 @@ def bootstrap_rate(config: Any) -> float | None:
 def start_values(agent: Agent, states: Any, observations: jax.Array) -> jax.Array:
     """Value the critics promise from `[B, S]` states, per seed of `states`: `[seeds]`."""
     return jax.vmap(lambda s: critic_view(agent, s, observations).mean)(states)
-
-
-def promised_and_earned(
-    agent: Agent, env: Environment, states: Any, rows: Transitions, *, discount: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean critics' value of the data's actions, and what the greedy policy then earns.
-
-    Args:
-        agent: a Markov one.
-        env: whose observation determines its state.
-        states: of all seeds.
-        rows: of the dataset, on the device.
-        discount: per step.
-
-    Returns:
-        Means over the rows, `[seeds]` each.
-    """
-    model, key = true_model(env), jax.random.key(0)
-
-    def one(state: Any, rows: Transitions) -> tuple[jax.Array, jax.Array]:
-        promised = agent.q(state.critic, rows.observations, rows.actions).mean()
-        following, out = model.step(None, key, rows.observations, rows.actions, None)
-        rewards = rollout(
-            model,
-            None,
-            following,
-            key,
-            horizon=HORIZON,
-            policy=agent.greedy,
-            policy_params=state.actor,
-            record=lambda step: step.rewards,
-        ).steps
-        later = (discount ** jnp.arange(1, HORIZON + 1)) @ rewards
-        return promised, (out.reward + jnp.where(out.terminated, 0.0, later)).mean()
-
-    promised, earned = jax.jit(jax.vmap(one, (0, None)))(states, rows)
-    return np.asarray(promised), np.asarray(earned)

@@ -49,13 +49,7 @@ class FlowNets(NamedTuple):
 def make_flow_actor(
     config: ActorConfig, hidden: Sequence[int], observation_size: int, action_size: int
 ) -> Actor:
-    """A flow as SAC's policy.
-
-    Args:
-        config: `plain` or `gated`, steps and the noise that its target entropy is of.
-        hidden: widths of every network.
-        observation_size, action_size: of the environment.
-    """
+    """A flow as SAC's policy."""
     nets = make_nets(config, hidden, observation_size, action_size)
     return Actor(
         functools.partial(init, nets),

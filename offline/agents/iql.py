@@ -144,11 +144,7 @@ class IqlNets(NamedTuple):
 def make_iql(
     config: IqlConfig, observation_size: int, action_size: int, steps: int | None = None
 ) -> Agent:
-    """Bind the functions of this module. Equal arguments give the same functions.
-
-    Raises:
-        ConfigError: a setting is out of range.
-    """
+    """Bind the functions of this module. Equal arguments give the same functions."""
     check(config)
     s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
     a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)

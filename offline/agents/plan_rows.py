@@ -63,11 +63,7 @@ def ranks(values: np.ndarray) -> np.ndarray:
 def plan_rows(
     transitions: Transitions, history: int, horizon: int, *, discount: float, most: int
 ) -> PlanRows:
-    """Rows of every present whose future is in the data, or of `most` spread over them.
-
-    Raises:
-        DataError: every episode was cut off before `horizon` steps.
-    """
+    """Rows of every present whose future is in the data, or of `most` spread over them."""
     t = Transitions(*(np.asarray(column) for column in transitions))
     parts = episodes(t)
     last = np.repeat(parts.ends - 1, parts.lengths)

@@ -85,10 +85,8 @@ def actor_loss(
     """`mean (beta_1 |pi(s) - a|^2 - min_i Q_i(s, pi(s)) / mean |min_i Q_i|)`; section 3.
 
     Args:
-        config: for beta_1.
         values: `[N, B]` of every critic at the policy's actions.
         actions: `[B, A]`, the policy's.
-        batch: for the actions in the data.
     """
     lowest = least(values)
     weight = 1.0 / (jax.lax.stop_gradient(jnp.abs(lowest).mean()) + 1e-7)
@@ -98,11 +96,7 @@ def actor_loss(
 
 
 def target_penalty(config: RebracConfig, following: jax.Array, batch: Any) -> jax.Array | float:
-    """`beta_2 |a' - a'_data|^2`, taken off `min_i Q'_i(s', a')`; 0 where no action followed.
-
-    Raises:
-        ConfigError: the batch has no next actions although they are penalised.
-    """
+    """`beta_2 |a' - a'_data|^2`, taken off `min_i Q'_i(s', a')`; 0 where no action followed."""
     if config.critic_bc_coef == 0:
         return 0.0
     if not hasattr(batch, "next_actions"):
@@ -118,11 +112,7 @@ def target_penalty(config: RebracConfig, following: jax.Array, batch: Any) -> ja
 
 @functools.lru_cache(maxsize=32)
 def make_rebrac(config: RebracConfig, observation_size: int, action_size: int) -> Agent:
-    """TD3 with both penalties. Equal arguments give the same functions.
-
-    Raises:
-        ConfigError: a setting is out of range.
-    """
+    """TD3 with both penalties. Equal arguments give the same functions."""
     penalties = functools.partial(actor_loss, config), functools.partial(target_penalty, config)
     return make_td3(config, observation_size, action_size, *penalties)
 

@@ -114,9 +114,6 @@ def make_sac(
 
     `update` takes besides the batch `penalty` (`[B]` or 0), subtracted from the Bellman target, and
     `next_value`, see `bellman_target`.
-
-    Raises:
-        ConfigError: a setting is out of range.
     """
     check(config)
     nets = make_nets(config, observation_size, action_size, config.actor, steps)
@@ -149,9 +146,6 @@ def bellman_target(
     the logarithm is left out, and with a `min_target` the whole is cut from below.
 
     Args:
-        nets: of the agent.
-        state: its policy, target critics and temperature are used.
-        key: for the next actions; consumed.
         batch: `[B]` rows.
         penalty: `[B]` or a number.
         next_value: `(next_observations [B, S], value [B]) -> [B]` replaces the soft value that is

@@ -87,12 +87,7 @@ def make_nets(
 ) -> SoftNets:
     """Networks with EDAC's initial weights (biases 0.1, small heads); flows have their own.
 
-    Args:
-        config: of the agent.
-        observation_size, action_size: of the environment.
-        actor_config: of its policy.
-        steps: over which the actor's rate falls to 0; None keeps it.
-        critic_hidden: widths of the critics; None: `config.hidden`.
+    `critic_hidden` are widths of the critics; None takes `config.hidden`.
     """
     s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
     a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)

@@ -98,11 +98,7 @@ def make_td3(
     actor_loss: ActorLoss,
     target_penalty: TargetPenalty | None = None,
 ) -> Agent:
-    """Bind the functions of this module.
-
-    Raises:
-        ConfigError: a setting is out of range.
-    """
+    """Bind the functions of this module."""
     check(config)
     s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
     a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)

@@ -38,10 +38,8 @@ def actor_loss(
     Section 5, equations 4 and 5; the second mean is over rows and action dimensions.
 
     Args:
-        config: for alpha.
         values: `[N, B]` of every critic at the policy's actions.
         actions: `[B, A]`, the policy's.
-        batch: for the actions in the data.
     """
     first = values[0]
     weight = config.alpha / (jax.lax.stop_gradient(jnp.abs(first).mean()) + 1e-7)
@@ -51,11 +49,7 @@ def actor_loss(
 
 @functools.lru_cache(maxsize=32)
 def make_td3_bc(config: Td3BcConfig, observation_size: int, action_size: int) -> Agent:
-    """TD3 with this actor loss. Equal arguments give the same functions.
-
-    Raises:
-        ConfigError: a setting is out of range.
-    """
+    """TD3 with this actor loss. Equal arguments give the same functions."""
     loss = functools.partial(actor_loss, config)
     return make_td3(config, observation_size, action_size, loss)
 

@@ -55,12 +55,6 @@ def pump_policy(
     return disturbed(key, action, params.noise, params.random)[:, None], memory
 
 
-def pump_gaussian(params: Pump, observation: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Unit variance around `pump`: the policy as a target of guidance (an `Agent.gaussian`)."""
-    mean = pump(params, observation)
-    return mean, jnp.ones_like(mean)
-
-
 class Sway(NamedTuple):
     """Knobs of `sway_policy`: largest action, and the share of the noise a step keeps."""
 
@@ -92,11 +86,7 @@ def acrobot_broad(key: jax.Array, steps: int = 80_000, behaviour: Pump = BEHAVIO
 def acrobot_narrow(
     key: jax.Array, steps: int = 20_000, behaviour: Sway | None = None
 ) -> Transitions:
-    """Weak slow torques: the first link stays within 0.6 rad of the bottom; mean return -197.
-
-    Raises:
-        ConfigError: `steps` is not a positive whole number.
-    """
+    """Weak slow torques: the first link stays within 0.6 rad of the bottom; mean return -197."""
     check_count("steps", steps)
     begin_key, key = jax.random.split(key)
     batch = min(-(-steps // MAX_EPISODE_STEPS), MAX_BATCH)

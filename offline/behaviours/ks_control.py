@@ -94,38 +94,22 @@ def _episodes(
 
 
 def ks_random(key: jax.Array, steps: int = 40_000, env: Environment = KS_CONTROL) -> Transitions:
-    """Uniform actions, independent at every step.
-
-    Raises:
-        ConfigError: `steps` is not a positive whole number.
-    """
+    """Uniform actions, independent at every step."""
     return collect(env, random_policy(env.action_size), None, key, steps=steps)
 
 
 def ks_feedback(key: jax.Array, steps: int = 40_000, env: Environment = KS_CONTROL) -> Transitions:
-    """Feedback of every quality: a gain per episode, uniform in [0, 4], and noise of 0.5.
-
-    Raises:
-        ConfigError: `steps` is not a positive whole number.
-    """
+    """Feedback of every quality: a gain per episode, uniform in [0, 4], and noise of 0.5."""
     return _episodes(key, steps, env, 4.0, 0.5)
 
 
 def ks_narrow(key: jax.Array, steps: int = 40_000, env: Environment = KS_CONTROL) -> Transitions:
-    """Feedback of one kind: a gain per episode, uniform in [0, 2], and noise of 0.3.
-
-    Raises:
-        ConfigError: `steps` is not a positive whole number.
-    """
+    """Feedback of one kind: a gain per episode, uniform in [0, 2], and noise of 0.3."""
     return _episodes(key, steps, env, 2.0, 0.3)
 
 
 def ks_mixed(key: jax.Array, steps: int = 40_000, env: Environment = KS_CONTROL) -> Transitions:
-    """A third `ks_random`, a third slowly varying noise without feedback, a third `ks_feedback`.
-
-    Raises:
-        ConfigError: `steps` is not a whole number of at least 3.
-    """
+    """A third `ks_random`, a third slowly varying noise without feedback, a third `ks_feedback`."""
     check_count("steps", steps)
     check_count("steps // 3", steps // 3)
     random_key, noise_key, feedback_key = jax.random.split(key, 3)

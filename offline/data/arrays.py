@@ -148,16 +148,7 @@ def assemble(
     """Check arrays, cut them into episodes and give every row its successor.
 
     Args:
-        source: file or dataset that messages name.
-        arrays: under the names of this module; others are ignored.
-        limit: cuts episodes that have no `timeouts`.
         action_low, action_high, action_limit, clip, cut_mismatches: see `load`.
-
-    Warns:
-        UserWarning: stored successors differ from the row that follows.
-
-    Raises:
-        DataError, ConfigError: see `from_arrays`.
     """
     check_limit(action_limit)
     check_present(source, arrays)
@@ -234,12 +225,7 @@ def _cut_mismatches(source: str | Path, rows: Transitions) -> tuple[Transitions,
 
 
 def steps_limit(source: str | Path, argument: int | None, stored: Any) -> int | None:
-    """The time limit an argument gives, else what the file has stored.
-
-    Raises:
-        ConfigError: the argument is not at least 1.
-        DataError: what is stored is no such number.
-    """
+    """The time limit an argument gives, else what the file has stored."""
     if argument is not None:
         if argument < 1:
             raise ConfigError("max_episode_steps", argument, "at least 1")

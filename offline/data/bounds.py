@@ -13,16 +13,7 @@ from .checks import ACTION_TOLERANCE
 
 
 def read_bounds(low: Any, high: Any, columns: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """Declared bounds as two arrays `[A]` float32; None where neither is declared.
-
-    Args:
-        low, high: a number for all columns or one number each.
-        columns: number of action entries, `A`.
-
-    Raises:
-        ConfigError: only one of the two, another number of entries, not finite, or no room
-            between them.
-    """
+    """Declared bounds as two arrays `[A]` float32; None where neither is declared."""
     if low is None and high is None:
         return None
     for setting, value in (("action_low", low), ("action_high", high)):
@@ -57,15 +48,8 @@ def bounded(
     """Actions `[N, A]` as `Transitions` holds them, and their bounds as `Dataset` does.
 
     Args:
-        source, key: file and array, for messages.
-        actions: as recorded.
         low, high: declared bounds, which they are rescaled from; None for none, and then nothing
             is changed.
-        limit: of actions without declared bounds, to clip to.
-        clip: clip to the bounds, or the limit.
-
-    Raises:
-        ConfigError, DataError: see `read_bounds` and `to_unit`.
     """
     bounds = read_bounds(low, high, actions.shape[1])
     if bounds is None:

@@ -89,11 +89,7 @@ def naming(found: Renamed) -> Iterator[None]:
 
 
 def find_names(source: str | Path, keys: Collection[str]) -> Renamed:
-    """What the columns are called here.
-
-    Raises:
-        DataError: two names for one column.
-    """
+    """What the columns are called here."""
     names: dict[str, str] = {}
     for ours, others in SYNONYMS.items():
         found = [key for key in (ours, *others) if key in keys]
@@ -124,16 +120,7 @@ def _other(key: str) -> str:
 def rename(
     source: str | Path, arrays: Mapping[str, Any], limit: int | None = None
 ) -> tuple[dict[str, Any], Renamed]:
-    """`arrays` under our names, the ends of episodes worked out; others keep theirs.
-
-    Args:
-        source: file or dataset that messages name.
-        arrays: as they are called there.
-        limit: length from which on an end is a truncation, where only `dones` are known.
-
-    Raises:
-        DataError: two names for one column, or flags that are none.
-    """
+    """`arrays` under our names, the ends of episodes worked out; others keep theirs."""
     found = find_names(source, arrays.keys())
     renamed = {key: arrays[key] for key in arrays if key not in found.names.values()}
     renamed |= {ours: arrays[theirs] for ours, theirs in found.names.items()}

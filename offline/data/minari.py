@@ -71,13 +71,6 @@ def _check_folder(data: Path, together: bool) -> None:
     """Refuse what the package would follow, run or wait for, before it sees the folder.
 
     It makes the environment where a space is not described, by whatever function the file names.
-
-    Args:
-        data: the folder.
-        together: there has to be memory for all arrays at once, not only for each.
-
-    Raises:
-        DataError: no such file, another format, no spaces, or an HDF5 file that is not whole.
     """
     file = data / "metadata.json"
     check_file(file, "a Minari dataset's metadata")
@@ -195,9 +188,6 @@ def _metadata(path: Path) -> dict[str, Any]:
 def _check_spaces(source: str, seen: Any, acts: Any) -> tuple[tuple[str, ...], tuple[Any, Any]]:
     """Names of the columns, () of a plain vector; and the bounds of the actions, None where they
     are unbounded, as some recordings are.
-
-    Raises:
-        DataError: actions are not vectors of real numbers, or observations have no columns.
     """
     try:
         names = column_names(seen)

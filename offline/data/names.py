@@ -24,9 +24,9 @@ from typing import Any
 
 import h5py
 
-from jaxrl_rollouts.errors import ConfigError, DataError, one_line
+from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.feeds import Stream
-from jaxrl_rollouts.foreign import check_file, expanded
+from jaxrl_rollouts.foreign import check_file, expanded, reading
 from jaxrl_rollouts.hdf5 import open_hdf5
 from jaxrl_rollouts.numpy_files import read_npz
 
@@ -122,11 +122,7 @@ def _unknown(name: str, expected: str) -> DataError:
 
 
 def sniff(path: Path) -> str:
-    """What a file or folder holds: `d4rl`, `minari` or `npz`.
-
-    Raises:
-        DataError: none of them.
-    """
+    """What a file or folder holds: `d4rl`, `minari` or `npz`."""
     if path.is_dir():
         if (path / "metadata.json").is_file() or (path / "data" / "metadata.json").is_file():
             return "minari"
@@ -134,13 +130,8 @@ def sniff(path: Path) -> str:
         raise DataError(path, "file", "a folder", "a file, or a Minari dataset's folder", hint)
     expected = "an HDF5 file (D4RL, Minari) or npz file (NeoRL, OGBench)"
     check_file(path, expected)
-    try:
-        with path.open("rb") as file:
-            start = file.read(4)
-    except PermissionError:
-        raise DataError(path, "file", "no permission to read", "a readable file") from None
-    except OSError as error:
-        raise DataError(path, "file", one_line(error), "a dataset file") from None
+    with reading(path, "a dataset file"), path.open("rb") as file:
+        start = file.read(4)
     if start[:2] == b"PK":
         return "npz"
     if start != b"\x89HDF" and not h5py.is_hdf5(path):
@@ -237,17 +228,7 @@ def load_npz(
     max_episode_steps: int | None = None,
     **actions: Any,
 ) -> Dataset:
-    """An npz file, or arrays from memory, in the layout that their names show.
-
-    Args:
-        path: the file, or where the arrays are from.
-        arrays: None reads the file.
-        max_episode_steps: see `load`.
-        **actions: `action_low`, `action_high`, `action_limit` and `clip` of `load`.
-
-    Raises:
-        DataError, ConfigError: see `load`.
-    """
+    """An npz file, or arrays from memory, in the layout that their names show."""
     memory = arrays is not None
     arrays = dict(read_npz(path) if arrays is None else arrays)
     label = "arrays" if memory else path.stem

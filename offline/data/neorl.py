@@ -40,11 +40,7 @@ def is_neorl(arrays: Mapping[str, Any]) -> bool:
 
 
 def episode_ends(path: Path, index: np.ndarray, count: int) -> np.ndarray:
-    """`[E]` int64, one past the last row of each episode, from starts or ends.
-
-    Raises:
-        DataError: `index` is not increasing or fits `count` rows in neither meaning.
-    """
+    """`[E]` int64, one past the last row of each episode, from starts or ends."""
     if index.dtype.kind not in "iu":
         raise DataError(path, "index", f"dtype {index.dtype}", "an integer dtype")
     index = as_column(path, "index", index, 1).astype(np.int64)

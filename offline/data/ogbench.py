@@ -40,15 +40,6 @@ def from_ogbench(
 
     Without `rewards` all of them are 0 and `attributes["rewards"]` is "none": such a dataset can be
     looked at and imitated, and world models can be fitted to it.
-
-    Args:
-        arrays: see the module.
-        source: the file, or a word in brackets for arrays from memory.
-        name: label.
-        action_low, action_high, action_limit, clip: see `load`.
-
-    Raises:
-        DataError, ConfigError: see `load`.
     """
     ends = as_flags(source, "terminals", arrays["terminals"])
     over = np.zeros_like(ends)

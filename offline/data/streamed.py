@@ -75,16 +75,7 @@ def stream_d4rl(
     action_limit: float | None,
     clip: bool,
 ) -> tuple[Assembled, Path]:
-    """What `assemble` makes of a file's arrays, as views of a file beside, and that file.
-
-    Args:
-        path, file: of which file.
-        sha256: of its bytes.
-        limit, action_low, action_high, action_limit, clip: as for `assemble`.
-
-    Raises:
-        DataError, ConfigError: as `assemble`; rows are counted from the first of their window.
-    """
+    """What `assemble` makes of a file's arrays, as views of a file beside, and that file."""
     sizes = _sizes(path, file)
     arrays: Any = file
     terminations = as_flags(path, "terminals", arrays["terminals"][()])
@@ -125,15 +116,8 @@ def stream_episodes(
     """Rows of episodes one after the other, as views of a file, and that file.
 
     Args:
-        source: dataset that messages name.
-        sha256: of its bytes.
-        options: all else that the rows depend on, in words.
         episodes: walks through them, each with at least one row and all as wide. Walked through
             twice, since a file's length comes before its rows.
-        checked: what is kept of an episode's rows.
-
-    Raises:
-        DataError: there is no row; or what `checked` raises, the row counted in its episode.
     """
     count = observations = actions = 0
     for rows in episodes():

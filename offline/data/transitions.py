@@ -257,13 +257,9 @@ def reward_scale(dataset: Dataset, view: RewardView) -> RewardScale:
     """The affine view of a dataset that a setting names.
 
     Args:
-        dataset: whose returns and rewards it is made of.
         view: `raw`; `iql`, 1000 over the difference of the highest and lowest return (Kostrikov et
             al. 2022, locomotion); `minus_one`, less 1 (AntMaze); `standard`, of mean 0 and
             deviation 1; or `(scale, shift)`.
-
-    Raises:
-        DataError: `iql` or `standard` where all returns or all rewards are equal.
     """
     if not isinstance(view, str):
         return RewardScale(*view)

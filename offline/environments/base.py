@@ -193,12 +193,7 @@ def naming_failures(env: Environment) -> Iterator[None]:
 
 
 def with_columns(env: Environment, columns: Sequence[str]) -> Environment:
-    """A simulator on the host that shows the same columns in another order.
-
-    Args:
-        env: with `columns`.
-        columns: the same names.
-    """
+    """A simulator on the host that shows the same columns in another order."""
     if tuple(columns) == env.columns:
         return env
     order = np.array([env.columns.index(name) for name in columns])

@@ -26,16 +26,7 @@ MAX_EPISODE_STEPS = 1000
 
 
 def brax_environment(name: str, backend: str = "spring") -> Environment:
-    """`brax/<name>` as an `Environment` of 1000 steps.
-
-    Args:
-        name: brax's own name, `halfcheetah` for one.
-        backend: physics pipeline: spring, positional, generalized or mjx.
-
-    Raises:
-        MissingExtraError: brax is not installed.
-        ConfigError: an unknown environment or backend.
-    """
+    """`brax/<name>` as an `Environment` of 1000 steps."""
     if backend not in BACKENDS:
         raise ConfigError("backend", backend, f"one of {', '.join(BACKENDS)}")
     try:

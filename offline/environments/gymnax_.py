@@ -82,11 +82,7 @@ def _package() -> Any:
 
 @functools.cache
 def continuous_ids() -> list[str]:
-    """Those of gymnax's environments whose actions are vectors of real numbers.
-
-    Raises:
-        MissingExtraError: gymnax is not installed.
-    """
+    """Those of gymnax's environments whose actions are vectors of real numbers."""
     gymnax, found = _package(), []
     for name in gymnax.registered_envs:
         if name.endswith(("-bsuite", "-MinAtar")):  # all discrete, and one downloads MNIST
@@ -102,10 +98,6 @@ def gymnax_environment(name: str) -> Environment:
 
     The step is gymnax's `step_env`, which does not reset: the next observation of an episode's
     last transition is its true successor.
-
-    Raises:
-        MissingExtraError: gymnax is not installed.
-        ConfigError: an unknown environment, discrete actions, or gymnax older than 1.0.
     """
     gymnax = _package()
     if name not in gymnax.registered_envs:

@@ -217,12 +217,7 @@ def host_environment(
     """An `Environment` of copies on the host. One batch is alive at a time: a reset ends the last.
 
     Args:
-        host: the copies.
-        name: as `make` knows it.
-        observation_size: `S`.
         low, high: `[A]`, bounds that actions in [-1, 1] are rescaled to.
-        version: packages and versions.
-        **known: fields of `Environment` that not every simulator has.
     """
     spare_thread()
     host.name = name

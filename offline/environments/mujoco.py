@@ -84,15 +84,7 @@ def _say(message: str) -> None:
 
 
 def make_gymnasium(name: str, **options: Any) -> Any:
-    """Gymnasium's own environment of this id, or of the version that took its place.
-
-    Args:
-        name: the id.
-        options: what its constructor takes.
-
-    Raises:
-        MissingExtraError, ConfigError: see `mujoco_environment`.
-    """
+    """Gymnasium's own environment of this id, or of the version that took its place."""
     try:
         import gymnasium
         import mujoco
@@ -165,15 +157,10 @@ def mujoco_environment(
     Each call has simulators of its own. One batch is alive at a time: a reset ends the last.
 
     Args:
-        name: Gymnasium's id.
         terminate_when_unhealthy: false (as a query: `Hopper-v4?terminate_when_unhealthy=false`)
             lets episodes go on after a fall, where there is no reward for being upright.
         exclude_current_positions_from_observation: false puts the positions along the floor first,
             as NeoRL's observations have them.
-
-    Raises:
-        MissingExtraError: gymnasium or mujoco is not installed.
-        ConfigError: not one of this Gymnasium's MuJoCo environments, or one that never ends.
     """
     options = {
         "terminate_when_unhealthy": terminate_when_unhealthy,

@@ -140,11 +140,7 @@ def make(name: str | Any, **options: Any) -> Environment:
 
 
 def make_named(name: str) -> Environment:
-    """`make` for a name that stands in a file: a dataset's, or a trained policy's.
-
-    Raises:
-        ConfigError: it names code to import, which only a user may; else as `make`.
-    """
+    """`make` for a name that stands in a file: a dataset's, or a trained policy's."""
     if ":" in name:
         hint = f"if you trust it, name it yourself: --environment {name}"
         raise ConfigError("environment", name, "a name for which no code is imported", hint)

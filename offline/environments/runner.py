@@ -1,4 +1,4 @@
-"""The runner: a cart that is paid for its speed while it balances a pole, pure JAX.
+"""The runner: a cart that is rewarded for its speed while it balances a pole, pure JAX.
 
 Gymnasium's cart-pole equations (Barto, Sutton & Anderson 1983; Florian 2007) with a force of
 `10 a - v` N, Euler steps of 0.04 s and a reward for speed in place of staying alive: faster is
@@ -6,8 +6,8 @@ better until the pole falls. Observations are the cart's speed (m/s), the pole's
 its angular speed; where the cart is does not matter and is not seen.
 
 `HIDDEN_RUNNER` is the same with another cart and another pole in every episode, which are not seen
-either: who wants to know has to remember what his actions did. Of `WIRED_RUNNER` every other motor
-is wired the wrong way round, too, and `fleet_of` are some such runners with names.
+either: only a memory of what actions did shows them. Of `WIRED_RUNNER` every other motor
+is wired the wrong way round, too.
 """
 
 from __future__ import annotations
@@ -153,15 +153,3 @@ HIDDEN_RUNNER = RUNNER._replace(
     name="runner-hidden", reset=reset_hidden, step=step_hidden, set_observation=None
 )
 WIRED_RUNNER = HIDDEN_RUNNER._replace(name="runner-wired", reset=reset_wired)
-
-
-def fleet_of(builds: Build) -> Environment:
-    """`WIRED_RUNNER`, of which row `i` is machine `i % G` of `[G]` builds."""
-    count = jnp.shape(builds.cart)[0]
-
-    def reset_fleet(key: jax.Array, batch: int) -> EnvironmentState:
-        state = reset_hidden(key, batch)
-        own = jax.tree.map(lambda x: x[jnp.arange(batch) % count], builds)
-        return state._replace(inner=state.inner._replace(build=own))
-
-    return WIRED_RUNNER._replace(name="runner-fleet", reset=reset_fleet)

@@ -19,15 +19,7 @@ class UnsupportedSpaceError(ValueError):
 
 
 def column_names(space: Any, part: str = "") -> tuple[str, ...]:
-    """A name for each column of a flattened space; `part` is its name where it is one of several.
-
-    Args:
-        space: `Box`, `Discrete`, `MultiBinary`, `MultiDiscrete`, or a `Dict` or `Tuple` of them.
-        part: `goal`, `goal.place`.
-
-    Raises:
-        UnsupportedSpaceError: another kind of space, or an image.
-    """
+    """A name for each column of a flattened space; `part` names one of several."""
     inner = _inner(space)
     if inner is not None:
         names = [column_names(s, f"{part}.{key}" if part else str(key)) for key, s in inner.items()]
@@ -42,11 +34,7 @@ def is_flat(space: Any) -> bool:
 
 
 def flatten(space: Any, values: Any, rows: bool = False) -> np.ndarray:
-    """What a space describes as columns `[S]`, or `[N, S]` with `rows` first.
-
-    Raises:
-        KeyError, IndexError, ValueError, TypeError: values that are not of the space.
-    """
+    """What a space describes as columns `[S]`, or `[N, S]` with `rows` first."""
     inner = _inner(space)
     if inner is not None:
         parts = [flatten(one, values[key], rows) for key, one in inner.items()]

@@ -104,13 +104,6 @@ def stateless(name: str) -> Environment:
     """`mujoco/<name>` as an `Environment` whose steps are pure; see this module.
 
     Its steps equal those of `mujoco_environment` to the bit. The same name gives the same one.
-
-    Args:
-        name: as for `mujoco_environment`, with or without `mujoco/`.
-
-    Raises:
-        MissingExtraError: gymnasium or mujoco is not installed.
-        ConfigError: not one of this Gymnasium's MuJoCo environments.
     """
     spare_thread()
     name = name.removeprefix("mujoco/")

@@ -177,16 +177,7 @@ def family(name: str) -> str:
 
 
 def termination_function(name: str, columns: int | None = None) -> Termination:
-    """The known termination rule of an environment or dataset.
-
-    Args:
-        name: of the environment or dataset.
-        columns: of its observations, which select the rule; None takes Gymnasium's own layout.
-
-    Raises:
-        ConfigError: no rule is known for `name`, or none for so many columns. brax has simulators
-            of its own whose rules differ from Gymnasium's, so its names are unknown here.
-    """
+    """The known termination rule of an environment or dataset."""
     for pattern, width, rule in TASKS:
         if re.fullmatch(pattern, name):
             return _of_layout(name, columns, {width: rule}, rule)
@@ -217,10 +208,6 @@ def _of_layout(
 
 def goal_of(name: str, rows: Any) -> Termination | None:
     """The rule that AntMaze ends at its goal, which is where the episodes of the data end.
-
-    Args:
-        name: D4RL's, `antmaze-umaze-v2`.
-        rows: all `Transitions`, ends without a successor included.
 
     Returns:
         The rule; None for other tasks, without ends, and where these lie further apart than a goal

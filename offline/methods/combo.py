@@ -89,13 +89,8 @@ def critic_loss(
     """`sum_i mean_b (Q_i - target)^2 + beta (mean_rho log sum_a exp Q_i - mean_D Q_i)`; equation 2.
 
     Args:
-        critic: its parameters.
-        nets: of the agent.
         batch: `[B]` real and imagined rows, rho's states.
         target: `[B]`.
-        drawn: of `cql.candidates`, actions at the batch's states.
-        real: rows of the dataset.
-        weight: beta.
     """
     values = soft.q(nets, critic, batch.observations, batch.actions)
     fit = jnp.square(values - target).mean(1).sum()

@@ -218,14 +218,7 @@ def bind(
     action_size: int,
     steps: int | None = None,
 ) -> Learner:
-    """A method's learner; equal arguments give the same functions, so that they compile once.
-
-    Args:
-        method: its coefficients are the data's.
-        dynamics: learned, true or something between.
-        observation_size, action_size: of the environment.
-        steps: of the training, for rates that fall over it.
-    """
+    """A method's learner; equal arguments give the same functions, so that they compile once."""
     agent = method.agent.make(observation_size, action_size, steps)
     functions: Any = (init, update, imagine)
     begin, step, roll = (functools.partial(f, method, dynamics, agent) for f in functions)

@@ -110,15 +110,6 @@ def make_neubay(method: Neubay, dynamics: Dynamics, sizes: Sizes) -> Learner:
     """Build the learner, whose data are `NeubayData`; `imagine` is `collect`.
 
     Settings that differ in quantile, penalty and world models share its functions.
-
-    Args:
-        method: agent, rollouts and cadence.
-        dynamics: of `learned_dynamics(..., disagreement=spread_of_means, normalised=True)`.
-        sizes: of dataset and environment.
-
-    Raises:
-        ConfigError: a setting is out of range, the dynamics measure no disagreement, a tape or
-            the episodes of a collection do not fit into the buffer, or an episode not on a tape.
     """
     check(method)
     if not dynamics.measured:

@@ -131,11 +131,6 @@ class Posterior(NamedTuple):
     rule: Termination | TerminationConfig
     ending: TerminationConfig | None = None
 
-    def world_of(self, seed: int) -> World:
-        """The ensemble in which a seed is trained, without the axis of worlds."""
-        number = world_number(seed, self.stats.mean.shape[0])
-        return jax.tree.map(lambda x: x[number], self.worlds)
-
     def save_worlds(self, folder: Path) -> Path:
         """Write the world models and their uncertainty on the dataset, for `load_worlds`."""
         more: Any = {"stats": self.stats, "ending": self.ending}
@@ -149,11 +144,7 @@ class Posterior(NamedTuple):
 
 
 def check_sizes(transitions: Transitions, worlds: World, env: Environment, source: str) -> None:
-    """Hold dataset, worlds and environment to the same sizes of states and actions.
-
-    Raises:
-        DataError: they differ; rollouts would start from states of another space.
-    """
+    """Hold dataset, worlds and environment to the same sizes of states and actions."""
     state, action = transitions.observations.shape[1], transitions.actions.shape[1]
     for key, found, expected in (
         ("observations", state, env.observation_size),
@@ -176,17 +167,7 @@ def check_sizes(transitions: Transitions, worlds: World, env: Environment, sourc
 def check_updates(
     method: Neubay, transitions: Transitions, limit: int, source: str = "dataset"
 ) -> None:
-    """Check that a collection brings an iteration's gradient steps, before worlds are fitted.
-
-    Args:
-        method: agent and rollouts.
-        transitions: the dataset.
-        limit: steps that longer episodes are cut at.
-        source: the dataset's name, for messages.
-
-    Raises:
-        ConfigError: an iteration takes more of them.
-    """
+    """Check that a collection brings an iteration's gradient steps, before worlds are fitted."""
     lengths = np.minimum(episodes(transitions).lengths, limit)
     # The moments 0 to n of an episode of n steps are equally likely to be continued.
     prefix = (lengths * (lengths + 1) / 2).sum() / (lengths + 1).sum()
@@ -211,29 +192,16 @@ def neubay_data(
     env: Environment,
     *,
     seeds: int,
-    groups: np.ndarray | None = None,
     source: str = "dataset",
 ) -> tuple[NeubayData, NeubayData, Sizes]:
     """Put what seeds learn from on the device.
 
     Args:
-        method: agent and rollouts.
-        transitions: the dataset, on the host.
         worlds: leaves `[W, ...]`; seed `k` is trained in world `k % W`.
         stats: of each world, leaves `[W, ...]`.
-        env: for its time limit and sizes.
-        seeds: how many will be trained. A single world is shared by all of them.
-        groups: `[n]`, which machine each row is of, as `fit_worlds` was given them: an episode is
-            then continued in a member that was fitted to its machine.
-        source: the dataset's name, for messages.
 
     Returns:
         The data, which parts of them are each seed's own, and the sizes.
-
-    Raises:
-        ConfigError: the quantile was not measured, the ensemble is too small, or an iteration
-            takes more gradient steps than a collection brings.
-        DataError: dataset, worlds and environment do not fit together.
     """
     check_sizes(transitions, worlds, env, source)
     count, members = jax.tree.leaves(worlds.elites)[0].shape[:2]
@@ -243,10 +211,7 @@ def neubay_data(
         expected = "at least 2: rollouts end where members disagree"
         raise ConfigError("world.elites", members, expected)
     limit = env.max_episode_steps
-    logged = log_histories(transitions, limit, groups=groups, source=source)
-    if logged.groups is not None and members % (machines := logged.groups.counts.shape[0]):
-        expected = f"a multiple of the {machines} machines, as fit_worlds(groups=...) makes them"
-        raise ConfigError("world.elites", members, expected)
+    logged = log_histories(transitions, limit, source=source)
     check_updates(method, transitions, limit, source)
     quantile = method.rollouts.uncertainty_quantile
     limited = worlds._replace(limit=threshold_at(stats, quantile), others=None)

@@ -11,13 +11,10 @@ from matplotlib.axes import Axes
 
 from jaxrl_rollouts.compare.draw import picture
 from jaxrl_rollouts.compare.grid import Cell
-from jaxrl_rollouts.fit_data import part_rows
 from jaxrl_rollouts.reports.report import Report
 
-from ..data import to_device
 from ..report import colour, holdout
 from ..task import slug
-from ..worlds.trust import uncertainty_stats_of_seeds
 from .posterior import Posterior
 
 HORIZONS = {
@@ -54,27 +51,6 @@ def posterior_row(posterior: Posterior) -> dict[str, Any]:
     row["mean spread"] = stats.mean
     columns = zip(stats.levels[0], stats.quantiles.T, strict=True)
     return row | {f"spread at {level:g}": values for level, values in columns if level >= 0.9}
-
-
-def part_spreads(posterior: Posterior) -> list[dict[str, Any]]:
-    """The members' spread on rows that they learned from and on those held out, as table rows.
-
-    Equal spreads mean that the threshold does not come from memorised rows.
-    """
-    dataset, levels = posterior.dataset, (0.5, 0.9, 0.99, 0.999)
-    known = dataset.with_successors
-    parts = part_rows(posterior.ensemble, len(known.rewards))
-    found = []
-    for name, index in zip(("learned from", "held out"), parts, strict=True):
-        rows = to_device(jax.tree.map(lambda x, index=index: x[index], known))
-        stats = uncertainty_stats_of_seeds(posterior.model.fitter, posterior.worlds, rows, levels)
-        quantiles = np.asarray(stats.quantiles).T
-        row = {"dataset": dataset.name, "rows": name, "count": len(index)}
-        spreads = {
-            f"spread at {level:g}": values for level, values in zip(levels, quantiles, strict=True)
-        }
-        found.append(row | spreads)
-    return found
 
 
 def horizon_rows(dataset: str, cells: Mapping[str, Cell]) -> list[dict[str, Any]]:

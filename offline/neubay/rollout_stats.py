@@ -53,9 +53,7 @@ def measure_rollouts(
     Args:
         rolled: `[T, K, ...]` steps with rewards, terminations and uncertainties; rows of finished
             moments have no valid step.
-        drawn: the moments.
         lengths: `[K]` timesteps that are stored.
-        uncertainty_threshold: the spread beyond which a rollout was cut.
     """
     going, steps = ~drawn.finished, rolled.lengths
     count = jnp.maximum(going.sum(), 1).astype(jnp.float32)

@@ -139,11 +139,7 @@ def act(
 
 
 def coordinates(env: Environment) -> int:
-    """Positions and velocities of a simulator's state, together.
-
-    Raises:
-        ConfigError: the simulator has none, so that no tape can hold it.
-    """
+    """Positions and velocities of a simulator's state, together."""
     if env.positions is None:
         raise ConfigError("tape", env.name, "an environment of Gymnasium's MuJoCo")
     inner = jax.eval_shape(lambda key: env.reset(key, 1).inner, jax.random.key(0))
@@ -204,17 +200,7 @@ def _update(
 
 @functools.lru_cache(maxsize=8)
 def make_online(env: Environment, agent: SacConfig, config: OnlineConfig, steps: int) -> Learner:
-    """An online learner; its data are `()`. Equal arguments give the same functions.
-
-    Args:
-        env: whose steps are pure (see `stateless`).
-        agent: settings of SAC or EDAC.
-        config: how acting and learning alternate.
-        steps: in the simulator, for how long it will be trained: `config.iterations(steps)`.
-
-    Raises:
-        ConfigError: a setting out of range, or a simulator that keeps its state on the host.
-    """
+    """An online learner; its data are `()`. Equal arguments give the same functions."""
     check(config)
     if env.host:
         expected = "MuJoCo of Gymnasium, gymnax, brax, or one in jax"

@@ -10,12 +10,7 @@ from .train import Online
 
 
 def online_report(outcome: Online, context: RunContext) -> Report:
-    """What was earned after how many steps, as table and picture.
-
-    Args:
-        outcome: of `train_online`.
-        context: of the run it was trained in; its folder is where to save the report.
-    """
+    """What was earned after how many steps, as table and picture."""
     steps, returns = outcome.curve()
     promised = outcome.curve("estimated_value")[1]
     earned = outcome.curve("discounted_return")[1]

@@ -53,15 +53,7 @@ class Rows(NamedTuple):
 
 
 def make_tape(kind: str, env: Environment, training: Online | None, rows: int, seed: int) -> Tape:
-    """The tape of one kind of dataset.
-
-    Args:
-        kind: one of `KINDS`.
-        env: where policies are played, with states (`stateless`).
-        training: with `OnlineConfig(tape=True)`; None for `random`.
-        rows: of the dataset.
-        seed: of the episodes that are played.
-    """
+    """The tape of one kind of dataset."""
     base = jax.random.key(seed)
     key = jax.random.fold_in(base, KINDS.index(kind))
     if training is None or kind == "random":
@@ -108,11 +100,7 @@ def _trained(
 
 
 def first_medium(env: Environment, training: Online, key: jax.Array) -> int:
-    """The first evaluation whose policy, sampling its actions, earns a third of D4RL's expert.
-
-    Raises:
-        ValueError: none does; the training was too short.
-    """
+    """The first evaluation whose policy, sampling its actions, earns a third of D4RL's expert."""
     references = reference_scores(f"{family(env.name)}-medium-v2")
     assert references is not None  # of every family with a replay
     wanted = SHARE * references[1]

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.errors import DataError
-from jaxrl_rollouts.fit_data import count_groups, rows_of_groups
 from jaxrl_rollouts.rollouts import Model, StepResult, where_rows
 from jaxrl_rollouts.trees import PyTree
 
@@ -25,13 +24,6 @@ from .memory import Memory
 from .timesteps import Timestep
 
 
-class Groups(NamedTuple):
-    """Where the moments of each of `G` groups are: `[G, R]` int32, of which `counts` `[G]`."""
-
-    moments: jax.Array
-    counts: jax.Array
-
-
 class LoggedHistories(NamedTuple):
     """Episodes behind one another, each with its final observation.
 
@@ -39,13 +31,11 @@ class LoggedHistories(NamedTuple):
         timesteps: `[M, ...]`, all real; `M` is the number of transitions plus that of episodes.
         times: `[M]` int32, steps since the episode began.
         last: `[M]` bool, True on final observations.
-        groups: where episodes are of several machines (or patients, sites), None where of one.
     """
 
     timesteps: Timestep
     times: jax.Array
     last: jax.Array
-    groups: Groups | None = None
 
     @property
     def longest(self) -> int:
@@ -84,21 +74,13 @@ def log_histories(
     transitions: Transitions,
     limit: int | None = None,
     *,
-    groups: np.ndarray | None = None,
     source: str = "dataset",
 ) -> LoggedHistories:
     """Cut a dataset into episodes of timesteps, on the device.
 
     Args:
-        transitions: the rows, on the host.
         limit: longer episodes are cut there and their last transition counts as truncated (the
             environment's time limit); None keeps them.
-        groups: `[n]` int, what each row is of, 0 to G - 1.
-        source: the dataset's name, for messages.
-
-    Raises:
-        DataError: there are no rows, or an episode is of several groups.
-        ConfigError: not one number for each row, or a group without a row.
     """
     parts = episodes(transitions)
     if not len(parts.starts):
@@ -128,27 +110,13 @@ def log_histories(
     seen, acted, rewarded, over, cut, times, last = map(np.concatenate, zip(*pieces, strict=True))
     columns = [jnp.asarray(x, jnp.float32) for x in (seen, acted, rewarded)]
     flags = [jnp.asarray(x) for x in (over, cut, np.ones(len(over), bool))]
-    logged = LoggedHistories(
+    return LoggedHistories(
         Timestep(*columns, *flags), jnp.asarray(times, jnp.int32), jnp.asarray(last)
     )
-    if groups is None:
-        return logged
-    total = count_groups(groups, len(rewards))
-    for start, end in zip(parts.starts, parts.ends, strict=True):
-        if len(found := np.unique(groups[start:end])) > 1:
-            where = f"rows {start} to {end - 1}"
-            raise DataError(source, "groups", f"{found.tolist()} in {where}", "one an episode")
-    # A timestep is of the group of the episode that the last beginning before it began.
-    owner = np.asarray(groups)[parts.starts][np.cumsum(times == 0) - 1]
-    table, counts = rows_of_groups(owner, total)
-    own = Groups(jnp.asarray(table, jnp.int32), jnp.asarray(counts, jnp.int32))
-    return logged._replace(groups=own)
 
 
 def draw(logged: LoggedHistories, key: jax.Array, count: int, longest: int) -> Drawn:
     """Draw moments uniformly over all timesteps, with what was before each.
-
-    Of several groups: row `i` uniformly over those of group `i % G`.
 
     Args:
         logged: the dataset.
@@ -157,12 +125,7 @@ def draw(logged: LoggedHistories, key: jax.Array, count: int, longest: int) -> D
         longest: room `P` for what was before, static; `LoggedHistories.longest` never cuts. What
             does not fit is left out at the beginning.
     """
-    if logged.groups is None:
-        moment = jax.random.randint(key, (count,), 0, logged.times.shape[0])
-    else:
-        group = jnp.arange(count) % logged.groups.counts.shape[0]
-        place = jax.random.randint(key, (count,), 0, logged.groups.counts[group])
-        moment = logged.groups.moments[group, place]
+    moment = jax.random.randint(key, (count,), 0, logged.times.shape[0])
     lengths = jnp.minimum(logged.times[moment], longest)
     step = jnp.arange(longest)
     index = (moment - lengths)[:, None] + jnp.minimum(step, lengths[:, None])

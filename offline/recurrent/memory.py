@@ -19,7 +19,6 @@ import optax
 
 from jaxrl_rollouts.configs import check, positive
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.rollouts import where_rows
 from jaxrl_rollouts.trees import PyTree
 
 from .linear_recurrence import LinearRecurrentUnit, dense
@@ -130,7 +129,6 @@ def gru_tape(
         n = tanh(x W_n + b_n + r (h U_n + c_n)),    h' = (1 - z) n + z h
 
     Args:
-        params: of an `nn.GRUCell`.
         x: inputs `[L, D]`.
         starts: `[L]` bool, where an episode begins.
         carry: `[H]`, the state before the tape.
@@ -203,15 +201,7 @@ class _Stack(nn.Module):
 
 @functools.lru_cache(maxsize=32)
 def make_memory(config: MemoryConfig, inputs: int) -> Memory:
-    """Build the functions. Equal arguments give the same functions.
-
-    Args:
-        config: kind and sizes.
-        inputs: size `D` of an observation.
-
-    Raises:
-        ConfigError: a setting is out of range.
-    """
+    """Build the functions. Equal arguments give the same functions."""
     check(config)
     module = _Stack(config, inputs)
 
@@ -237,8 +227,3 @@ def make_memory(config: MemoryConfig, inputs: int) -> Memory:
         return module.apply({"params": params}, observations, carry, method="step")
 
     return Memory(jax.jit(init), start, jax.jit(scan), jax.jit(step), config.width)
-
-
-def forget(memory: Memory, carry: PyTree, starts: jax.Array) -> PyTree:
-    """Start anew in the rows where `starts` (`[B]` bool) is true; before a `step`, say."""
-    return where_rows(starts, memory.start(starts.shape[0]), carry)

@@ -34,7 +34,6 @@ from ..agents.actors import Density, mode, sample_and_log_prob
 from ..method import Agent
 from .actor_critic import ActorCritic, make_actor_critic
 from .memory import MemoryConfig, Parts, parts_optimiser
-from .q import error_loss
 from .tapes import Tape, masked_mean, weighted_mean
 
 
@@ -132,14 +131,8 @@ def make_recurrent_sac(
     `update` takes a `Tape` for a batch.
 
     Args:
-        config: sizes and rates.
-        observation_size: `D` of a timestep: state, last action and last reward, say.
-        action_size: `A`.
         steps: gradient steps after which the actor's rates are zero; None keeps them, for an agent
             that only acts.
-
-    Raises:
-        ConfigError: a setting is out of range.
     """
     nets = make_nets(config, observation_size, action_size, steps)
     functions: Any = (init, update, policy, greedy, q)
@@ -235,8 +228,6 @@ def bellman_target(
     REDQ (Chen et al. 2021), algorithm 1, with histories h and `subset_size` critics.
 
     Args:
-        nets: of the agent.
-        state: for target critics and temperature.
         normal: `(mean, log_std)` `[L, A]` of the policy on the tape.
         keys: `[2]`, for the actions and for the choice of critics.
         tape: of `L` timesteps; the value after timestep t is that of timestep t + 1, and where
@@ -255,6 +246,11 @@ def bellman_target(
     alive = 1.0 - timesteps.terminations.astype(jnp.float32)
     rewards = timesteps.rewards + nets.config.reward_shift
     return jax.lax.stop_gradient(rewards + nets.config.discount * alive * following)
+
+
+def error_loss(error: jax.Array, huber: float | None) -> jax.Array:
+    """`error^2 / 2`; beyond `huber`, unless it is None, as steep as there."""
+    return optax.l2_loss(error) if huber is None else optax.huber_loss(error, delta=huber)
 
 
 def critic_loss(

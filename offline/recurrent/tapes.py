@@ -66,17 +66,7 @@ def bytes_of(timestep: PyTree, capacity: int, episodes: int) -> int:
 
 
 def create(timestep: PyTree, capacity: int, episodes: int, *, tape_length: int) -> TapeBuffer:
-    """An empty buffer.
-
-    Args:
-        timestep: one timestep, arrays or ShapeDtypeStructs.
-        capacity: timesteps it holds.
-        episodes: episodes it holds; more make the oldest leave.
-        tape_length: timesteps of the tapes that will be sampled.
-
-    Raises:
-        ConfigError: a tape does not fit, or a size is out of range.
-    """
+    """An empty buffer."""
     if tape_length < 2:
         raise ConfigError(
             "tape_length", tape_length, "at least 2 timesteps, which are one transition"

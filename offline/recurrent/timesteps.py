@@ -71,7 +71,6 @@ def from_trajectory(
     Args:
         trajectory: `[T, B, ...]`.
         last: `[B, D]` observations of its final states.
-        real: whether they count as real.
 
     Returns:
         Timesteps `[B, T + 1, ...]` with the final observation appended, and lengths `[B]`.

@@ -9,7 +9,7 @@ compiles twice.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,7 +18,6 @@ import jax.numpy as jnp
 
 from jaxrl_rollouts import replay
 from jaxrl_rollouts.configs import check, fraction, number, positive
-from jaxrl_rollouts.devices import map_seeds
 from jaxrl_rollouts.diffusion import (
     Denoiser,
     Flow,
@@ -37,9 +36,8 @@ from jaxrl_rollouts.trees import PyTree
 from ..agents.iql import normal_log_prob
 from ..data import Transitions, sample_batch
 from ..method import Agent, AgentConfig, Learner, first_state, learn
-from .paths import policy_gap
 from .relabel import Beyond, Relabeller, settle
-from .windows import WindowLayout, WindowModel
+from .windows import WindowLayout
 
 
 @dataclass(frozen=True)
@@ -191,45 +189,6 @@ def windows(parts: PgdParts, state: PgdState, key: jax.Array, data: PgdData) -> 
     )
 
 
-def guided_windows(
-    model: WindowModel,
-    gaussian: Callable,
-    actors: PyTree,
-    keys: jax.Array,
-    count: int,
-    coefficients: Sequence[float],
-    *,
-    guidance: GuidanceConfig,
-    sampler: SamplerConfig | JumpConfig,
-) -> Iterator[jax.Array]:
-    """Windows guided towards fixed policies, each seed's denoiser towards the seed's own.
-
-    Every coefficient starts from the same noise, so that what differs is the guidance.
-
-    Args:
-        model: of windows.
-        gaussian, actors: the policy, as for `policy_target`, and its parameters `[seeds, ...]`.
-        keys: `[seeds]`, consumed.
-        count: windows of each seed.
-        coefficients: lambda; 0 is unguided diffusion.
-        guidance, sampler: the rule, and number of steps.
-
-    Yields:
-        `[seeds, count, L, C]`, standardised, for every coefficient.
-    """
-    denoiser, params, layout = model
-    shape = count, layout.length, layout.channels
-    rule = make_guidance(policy_target(gaussian, layout), guidance)
-
-    def one(per_seed: tuple, coefficient: jax.Array) -> jax.Array:
-        weights, actor, key = per_seed
-        guide = {"guidance": rule, "guide_params": GuideParams(actor, coefficient)}
-        return draw_samples(denoiser, weights, key, shape, config=sampler, **guide)
-
-    for coefficient in coefficients:
-        yield map_seeds(one, (params, actors, keys), jnp.float32(coefficient))
-
-
 def init(parts: PgdParts, key: jax.Array, data: PgdData) -> PgdState:
     """A fresh agent and no synthetic row."""
     agent_key, key = jax.random.split(key)
@@ -283,7 +242,8 @@ def update(
     if parts.relabel is not None:
         rows, valid = relabelled(parts, data.relabel_data, rows, valid, draw_key)
     synthetic = replay.add(state.synthetic, rows, valid)
-    gap = policy_gap(agent.gaussian, state.agent.actor, rows)
+    mean, _ = agent.gaussian(state.agent.actor, rows.observations)
+    gap = jnp.square(rows.actions - mean).mean(-1)
     quality = {
         "action_gap": gap.mean(where=valid),
         "synthetic_reward": rows.rewards.mean(where=valid),

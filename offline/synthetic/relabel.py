@@ -40,11 +40,11 @@ from ..worlds.endings import TerminationConfig, fit_endings
 from ..worlds.fit import fit_model, make_inverse_model, make_world_model
 from ..worlds.open_loop import replay
 from ..worlds.trust import uncertainty_stats
-from .paths import HOST_ROWS, paths_of_rollout
 
 By = Literal["ensemble", "model", "inverse"]
 Beyond = Literal["keep", "drop", "weigh"]
 BATCH = 4096  # paths side by side
+HOST_ROWS = 256  # of those whose rows need a simulator each
 # One variance for each output: by least squares the means of such networks have two thirds of the
 # error they have with a variance for every row (0.043 and 0.064 of the variance of HalfCheetah's
 # mixed data).
@@ -144,7 +144,18 @@ def along(model: Model, members: int) -> Callable[..., Relabelled]:
             members=Members(jnp.arange(members, dtype=jnp.int32), per="step"),
             stop_at_termination=False,
         )
-        found = paths_of_rollout(played)
+        s = played.steps
+        found = jax.tree.map(
+            lambda x: jnp.swapaxes(x, 0, 1),
+            Transitions(
+                s.observations,
+                s.actions,
+                s.rewards,
+                s.next_observations,
+                s.terminations,
+                s.truncations,
+            ),
+        )
         # To the bit where the step before led: compiled twice, they may differ by a rounding.
         followed = found.observations[:, :1], found.next_observations[:, :-1]
         found = found._replace(observations=jnp.concatenate(followed, 1))
@@ -180,11 +191,7 @@ def _rows(paths: Transitions) -> tuple[jax.Array, jax.Array]:
 
 @functools.lru_cache(maxsize=16)
 def oracle(env: Environment) -> Relabeller:
-    """The simulator itself: what a better model of the transitions could win at most.
-
-    Raises:
-        ConfigError: the environment's observation does not determine its state.
-    """
+    """The simulator itself: what a better model of the transitions could win at most."""
     batch = HOST_ROWS if env.host else BATCH
     return Relabeller(along(true_model(env), 1), None, jnp.float32(math.inf), batch=batch)
 

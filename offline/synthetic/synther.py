@@ -143,11 +143,7 @@ class RowDiffusion(NamedTuple):
 
 @functools.lru_cache(maxsize=32)
 def make_synther(config: SyntherConfig, features: int) -> RowDiffusion:
-    """Build the denoiser of rows and its training. Equal arguments give the same functions.
-
-    Raises:
-        ConfigError: a setting is out of range.
-    """
+    """Build the denoiser of rows and its training. Equal arguments give the same functions."""
     check(config.sampler)
     denoiser = make_denoiser(make_residual_mlp(config.network, features), config.edm)
     made = RowDiffusion(denoiser, make_denoiser_training(denoiser, config.training))
@@ -174,12 +170,8 @@ def distil_rows(
     """What draws, and its weights: a student that is distilled here, or the denoiser itself.
 
     Args:
-        synther, config: with a student or without.
         params: of the denoisers, `[seeds, ...]`.
         rows: packed ones, `[N, F]`, or each seed's, `[seeds, N, F]`, with `own_rows`.
-        key: not consumed; students use another.
-        stage: of the denoisers; the students' has `-student` added.
-        context: as for `loop.train`.
     """
     if synther.student is None or config.student is None:
         return synther.denoiser, params
@@ -227,11 +219,7 @@ def generate(
 
 
 def unpack_finite(layout: RowLayout, rows: jax.Array) -> Transitions:
-    """`layout.unpack` of generated rows `[N, F]`.
-
-    Raises:
-        DivergenceError: a row is not finite.
-    """
+    """`layout.unpack` of generated rows `[N, F]`."""
     return layout.unpack(check_finite(rows, "generated rows"))
 
 
@@ -264,20 +252,8 @@ def upsample(
 ) -> list[Transitions]:
     """Fit a diffusion model to each seed's own rows, side by side, and draw from it.
 
-    Args:
-        rows: equally many for every seed, on the host.
-        config: of the models.
-        key: consumed.
-        count: samples of each.
-        batch: of them side by side; bounds the memory.
-        stage, context: as for `loop.train`.
-
     Returns:
         `[count, ...]` rows on the host, for every seed.
-
-    Raises:
-        ConfigError: some seeds' rows hold terminations and others' none.
-        DivergenceError: a sample is not finite.
     """
     fit_key, draw_key = jax.random.split(key)
     layouts = [fit_layout(own) for own in rows]

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from jaxrl_rollouts.configs import check, unknown
-from jaxrl_rollouts.diffusion import Denoiser, Flow, make_guidance, train_denoiser
+from jaxrl_rollouts.diffusion import make_guidance
 from jaxrl_rollouts.diffusion.guide import GuideParams
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.record.arrays import remember
@@ -29,7 +29,7 @@ from ..method import Agent
 from ..worlds.dynamics import Termination
 from .pgd import policy_target
 from .relabel import By, RelabelConfig, fit_relabeller, relabelled
-from .synther import RowLayout, SyntherConfig, distil_rows, fit_layout, make_synther, upsample
+from .synther import upsample
 from .windows import WindowModel, cut_windows, fit_window_models, generate_windows
 
 if TYPE_CHECKING:
@@ -49,31 +49,6 @@ def relabel_note(config: RelabelConfig | None) -> str:
     return "" if config is None else RELABELLED[config.relabel_with]
 
 
-class RowModel(NamedTuple):
-    """A trained model of single transitions: a denoiser, or its student."""
-
-    denoiser: Denoiser | Flow
-    params: PyTree
-    layout: RowLayout
-
-
-def fit_rows(
-    rows: Transitions,
-    config: SyntherConfig,
-    key: jax.Array,
-    *,
-    stage: str = "synther",
-    context: RunContext | None = None,
-) -> RowModel:
-    """SynthER's model of a dataset's rows; `key` is consumed."""
-    layout = fit_layout(rows)
-    synther = make_synther(config, layout.features)
-    packed, run = layout.pack(rows), {"stage": stage, "context": context}
-    trained = train_denoiser(synther.denoiser, config.training, packed, key[None], **run)
-    model, params = distil_rows(synther, config, trained.state.average, packed, key, **run)
-    return RowModel(model, unstack(params)[0], layout)
-
-
 def fit_windows(
     rows: Transitions,
     method: Pgd,
@@ -83,11 +58,7 @@ def fit_windows(
     source: str = "dataset",
     context: RunContext | None = None,
 ) -> WindowModel:
-    """Policy-guided diffusion's model of windows of a dataset's episodes; `key` is consumed.
-
-    Raises:
-        DataError: no episode is as long as a window.
-    """
+    """Policy-guided diffusion's model of windows of a dataset's episodes; `key` is consumed."""
     windows = cut_windows(rows, method.length, method.stride, source=source)
     run = {"stage": stage, "context": context}
     model = fit_window_models(windows, method.unet, method.training, key[None], **run)

@@ -21,19 +21,14 @@ from jaxrl_rollouts import devices
 from jaxrl_rollouts.diffusion import (
     Denoiser,
     DenoiserTrainingConfig,
-    DistilConfig,
     Flow,
     Guidance,
     JumpConfig,
-    Lesson,
     SamplerConfig,
     TemporalUnetConfig,
     check_finite,
-    distil,
     draw_samples,
-    flow_of_denoiser,
     make_denoiser,
-    make_flow,
     make_temporal_unet,
     train_denoiser,
 )
@@ -42,7 +37,7 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.scaler import Scaler, fit_scaler
 from jaxrl_rollouts.trees import PyTree
 
-from ..data import Episodes, Transitions, episodes, take_rows
+from ..data import Episodes, Transitions, episodes
 
 LIMIT = 0.999  # actions beyond it have no finite atanh to speak of
 
@@ -180,11 +175,6 @@ class WindowLayout(NamedTuple):
         flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), made)
         return flat, (before == 0).reshape(-1)
 
-    def unpack_valid(self, rows: jax.Array) -> Transitions:
-        """Only the valid transitions, on the host."""
-        transitions, valid = self.unpack(rows)
-        return take_rows(transitions, np.flatnonzero(valid))
-
 
 def _channels(windows: EpisodeWindows) -> jax.Array:
     unbounded = np.arctanh(np.clip(windows.actions, -LIMIT, LIMIT))
@@ -222,50 +212,13 @@ def fit_window_models(
     """Fit diffusion models to the same windows, side by side.
 
     Args:
-        windows: of `cut_windows`.
-        network, training: of the denoiser.
         keys: `[seeds]`, consumed, one for each.
-        stage, context: as for `loop.train`.
-
-    Raises:
-        ConfigError: a setting is out of range.
     """
     layout = fit_window_layout(windows)
     denoiser = make_denoiser(make_temporal_unet(network, layout.length, layout.channels))
     run = {"stage": stage, "context": context}
     trained = train_denoiser(denoiser, training, layout.pack(windows), keys, **run)
     return WindowModel(denoiser, trained.state.average, layout)
-
-
-def distil_windows(
-    model: WindowModel,
-    windows: EpisodeWindows,
-    network: TemporalUnetConfig,
-    config: DistilConfig,
-    keys: jax.Array,
-    *,
-    stage: str = "student",
-    context: RunContext | None = None,
-) -> WindowModel:
-    """Students of `fit_window_models`' denoisers, which draw windows in a few jumps.
-
-    Args:
-        model: the teachers, one for each key.
-        windows, network: theirs.
-        config: of the students.
-        keys: `[seeds]`, consumed, one for each.
-        stage, context: as for `loop.train`.
-
-    Raises:
-        ConfigError: a setting is out of range.
-    """
-    layout, teacher = model.layout, model.denoiser
-    assert isinstance(teacher, Denoiser)
-    net = make_temporal_unet(network, layout.length, layout.channels, interval=True)
-    student = make_flow(net, config.flow, flow_of_denoiser(teacher))
-    lesson, run = Lesson(layout.pack(windows), model.params), {"stage": stage, "context": context}
-    taught = distil(student, config.training, lesson, keys, **run)
-    return WindowModel(student, taught.state.average, layout)
 
 
 def generate_windows(
@@ -280,21 +233,7 @@ def generate_windows(
     guidance: Guidance | None = None,
     guide: PyTree = None,
 ) -> jax.Array:
-    """`[count, L, C]` standardised windows, at most `batch` at a time on every core.
-
-    Args:
-        denoiser: its functions.
-        params: the averaged weights.
-        key: consumed.
-        layout: of the windows it was trained on.
-        count: how many; drawn in whole batches and cut.
-        config: of the sampler.
-        batch: windows side by side on a core; bounds the memory.
-        guidance, guide: towards a policy, and whose; None is unguided.
-
-    Raises:
-        DivergenceError: a window is not finite.
-    """
+    """`[count, L, C]` standardised windows, at most `batch` at a time on every core."""
     cores = len(jax.devices())
     each = min(batch, -(-count // cores))
     shape = each, layout.length, layout.channels

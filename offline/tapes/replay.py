@@ -156,12 +156,7 @@ def _terminated(kind: str, states: np.ndarray, positions: int) -> np.ndarray:
 
 
 def load_tape(name_or_path: str | Path) -> Dataset:
-    """A tape as a dataset: one of the package by name, or a file.
-
-    Raises:
-        DataError: no such tape, or a damaged one.
-        MissingExtraError: gymnasium or mujoco is not installed.
-    """
+    """A tape as a dataset: one of the package by name, or a file."""
     packed = str(name_or_path) in packaged()
     path = FOLDER / f"{name_or_path}{SUFFIX}" if packed else Path(name_or_path).expanduser()
     tape = read_tape(path)

@@ -65,11 +65,7 @@ def packaged() -> list[str]:
 
 
 def write_tape(path: Path, tape: Tape) -> None:
-    """Write a tape; equal tapes give equal bytes.
-
-    Raises:
-        StorageError: the file cannot be written.
-    """
+    """Write a tape; equal tapes give equal bytes."""
     facts = json.dumps({**tape.facts, "environment": tape.environment}, sort_keys=True)
     buffer = io.BytesIO()
     np.savez_compressed(
@@ -84,11 +80,7 @@ def write_tape(path: Path, tape: Tape) -> None:
 
 
 def read_tape(path: Path) -> Tape:
-    """Read a tape and check that its parts fit each other.
-
-    Raises:
-        DataError: no such file, damaged, or parts whose shapes or values contradict each other.
-    """
+    """Read a tape and check that its parts fit each other."""
     arrays = read_npz(path)
     for name in ARRAYS:
         if name not in arrays:

@@ -1,7 +1,4 @@
-"""World models as a method rolls them: a `World` of parameters and the `Dynamics` over it.
-
-They are fitted here (`models_of`), or dynamics of one's own (`own_models`).
-"""
+"""World models as a method rolls them: a `World` of parameters and the `Dynamics` over it."""
 
 from __future__ import annotations
 
@@ -22,6 +19,7 @@ from jaxrl_rollouts.trees import PyTree
 
 from ..data import to_device
 from ..data.transitions import RewardScale, RewardView
+from ..environments.base import Environment, true_model
 from ..task import Source, Task, termination_of
 from .endings import Ending, TerminationConfig, ended
 
@@ -30,11 +28,7 @@ if TYPE_CHECKING:
     from .fit import WorldModelConfig
 
 Termination = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
-
-
 Reward = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
-
-
 Disagreement = Callable[[jax.Array, jax.Array], jax.Array]
 
 Consulted = Literal["elites", "members"]  # whose predictions an uncertainty is made of
@@ -276,15 +270,7 @@ def models_of(
     job: Job,
     reward: RewardScale,
 ) -> Models:
-    """World models that are fitted to the dataset.
-
-    Args:
-        config: of the world models.
-        asked: the uncertainty that a step reports; None for none.
-        noise: of the elites' samples in `Rolled.imagine`.
-        task: the dataset and its environment.
-        job: seeds, and the run.
-        reward: view of the rewards that is predicted.
+    """World models that are fitted to the dataset; steps report the uncertainty `asked`, if any.
 
     Returns:
         Their functions, their parameters `[seeds, ...]`, the mean uncertainty on the dataset
@@ -316,11 +302,7 @@ def models_of(
 def own_models(
     job: Job, asked: Uncertainty | None, task: Task, name: str, reward: RewardView
 ) -> Models:
-    """The job's own dynamics.
-
-    Raises:
-        ConfigError: they lack what the method reads of them.
-    """
+    """The job's own dynamics."""
     dynamics = job.dynamics
     assert dynamics is not None
     if reward != "raw":
@@ -336,3 +318,25 @@ def own_models(
         hint = "world_models._replace(limit=uncertainty_threshold(...))"
         raise ConfigError("world_models.limit", None, "a threshold for adaptive rollouts", hint)
     return dynamics, job.world_models, jnp.ones(()), task
+
+
+@functools.lru_cache(maxsize=32)
+def true_dynamics(env: Environment, *, clipped: bool = False) -> Dynamics:
+    """The simulator in the place of a learned model: one member, no uncertainty, `params` unused.
+
+    Args:
+        env: the simulator.
+        clipped: see `true_model`.
+
+    Raises:
+        ConfigError: the observation of `env` does not determine its state.
+    """
+    model = true_model(env, clipped=clipped)
+
+    def imagine(
+        params: PyTree, key: jax.Array, observations: jax.Array, actions: jax.Array
+    ) -> Imagined:
+        following, out = model.step(params, key, observations, actions, None)
+        return Imagined(out.reward[None], following[None], out.terminated[None])
+
+    return Dynamics(model, imagine, 1)

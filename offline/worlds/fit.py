@@ -171,8 +171,6 @@ def make_world_model(
     Fit it with `fit_worlds`.
 
     Args:
-        config: architecture and optimisation.
-        transitions: the dataset, on the host.
         targets: units in which members learn changes and rewards: as they are (`raw`, MBPO), each
             standardised (`change`), or changes in standard deviations of the *observations* and
             rewards standardised (`observations`, NEUBAY).
@@ -190,9 +188,6 @@ def make_inverse_model(config: EnsembleConfig, transitions: Transitions) -> Worl
 
     Of what `fit_model` returns, `predict(fitter, world, observations, next_observations)` is every
     elite's normal over actions, `[E, B, A]`.
-
-    Args:
-        config, transitions: as for `make_world_model`; actions are standardised.
     """
     t = transitions
     observations, following, actions = (

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.stats import rankdata
 from numpy.typing import ArrayLike
 
 from jaxrl_rollouts.errors import ConfigError
@@ -126,41 +125,6 @@ def open_loop(dynamics: Dynamics, world: World, logged: LoggedWindows, key: jax.
     )
     diverged = jax.lax.cummax((~jnp.isfinite(result.raw_error)).astype(jnp.int32), axis=0) > 0
     return OpenLoop(*(jnp.where(diverged, jnp.inf, x) for x in result))
-
-
-def rank_correlation(rolled: OpenLoop) -> np.ndarray:
-    """Spearman correlation of uncertainty and error over all finite steps; one for each seed.
-
-    Args:
-        rolled: fields `[seeds, T, B]`, on the host.
-    """
-    correlations = []
-    for u, e in zip(rolled.uncertainty, rolled.error, strict=True):
-        good = np.isfinite(u) & np.isfinite(e)
-        correlations.append(np.corrcoef(rankdata(u[good]), rankdata(e[good]))[0, 1])
-    return np.array(correlations)
-
-
-def split_error(rolled: OpenLoop, limits: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """What a threshold on the uncertainty would have spared a rollout, `[seeds]` each.
-
-    Args:
-        rolled: fields `[seeds, T, B]`, on the host.
-        limits: uncertainty at which rollouts would have stopped, `[seeds]`.
-
-    Returns:
-        The 95 % quantile of the errors before the stop, and the median of those from there on (NaN
-        where there are none).
-    """
-    limit = np.asarray(limits)[:, None, None]
-    stopped = np.maximum.accumulate(rolled.uncertainty > limit, axis=1)
-    before, after = np.full((2, len(limit)), np.nan)
-    for seed, (error, off) in enumerate(zip(rolled.error, stopped, strict=True)):
-        if not off.all():
-            before[seed] = np.quantile(error[~off], 0.95, method="lower")
-        if off.any():
-            after[seed] = np.median(error[off])
-    return before, after
 
 
 @partial(jax.jit, static_argnames=("fitter", "levels"))

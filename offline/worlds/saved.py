@@ -52,16 +52,7 @@ class SavedWorlds(NamedTuple):
 
 @reading(FILE, "world models")
 def load_worlds(folder: str | Path, dataset: Dataset) -> SavedWorlds:
-    """Read worlds for the dataset they were fitted to, and for no other.
-
-    Args:
-        folder: of the worlds, or one that holds a single such folder (a run's).
-        dataset: the rows; scalers and holdout are made of them again.
-
-    Raises:
-        CheckpointError: there are none or several, or they cannot be read.
-        DataError: they were fitted to other rows; names what differs.
-    """
+    """Read worlds for the dataset they were fitted to, and for no other."""
     folder = find_folder(folder, FILE, "world model")
     file = folder / FILE
     facts = read_facts(file, "a world-model folder", FORMAT)

@@ -43,11 +43,7 @@ def uncertainty_stats(
     transitions: Transitions,
     levels: tuple[float, ...] = LEVELS,
 ) -> UncertaintyStats:
-    """Measure `spread_of_means` over every row of a dataset, of one seed's world model.
-
-    Raises:
-        ConfigError: a level outside [0, 1], or no rows.
-    """
+    """Measure `spread_of_means` over every row of a dataset, of one seed's world model."""
     if any(not 0 <= level <= 1 for level in levels):
         raise ConfigError("levels", levels, "each from 0 to 1")
     if not len(transitions.rewards):
@@ -90,9 +86,6 @@ def threshold_at(stats: UncertaintyStats, quantile: float) -> jax.Array:
 
     A negative quantile means no threshold at all (infinity), as in the published code. The last
     axis of `stats` is the levels'; a leading seed axis stays.
-
-    Raises:
-        ConfigError: the quantile was not measured.
     """
     if quantile < 0:
         return jnp.full(stats.quantiles.shape[:-1], jnp.inf)

@@ -46,16 +46,7 @@ def save_worlds(
     stats: UncertaintyStats | None = None,
     ending: TerminationConfig | None = None,
 ) -> Path:
-    """Write the worlds of all seeds and where they come from.
-
-    Args:
-        folder: made if need be.
-        worlds: leading axis = seeds.
-        dataset: what they were fitted to.
-        config, targets: as they were given to `fit_worlds`.
-        stats: leading axis = seeds; None where none was measured.
-        ending: settings of the learned termination, where the worlds have one.
-    """
+    """Write the worlds of all seeds and where they come from."""
     facts = {
         "format": FORMAT,
         "dataset": dataset.name,

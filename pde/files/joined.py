@@ -17,11 +17,7 @@ ENDINGS = (".h5", ".hdf5", ".nc", ".npy", ".npz")
 
 
 def files_of(paths: str | Path | Sequence[str | Path]) -> list[Path]:
-    """The files of a name, a folder, a pattern (`runs/*.hdf5`) or a list of those, in order.
-
-    Raises:
-        DataError: a folder without files of fields, or a pattern that nothing matches.
-    """
+    """The files of a name, a folder, a pattern (`runs/*.hdf5`) or a list of those, in order."""
     if not isinstance(paths, str | Path):
         return [file for path in paths for file in files_of(path)]
     path = Path(paths)

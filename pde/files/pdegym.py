@@ -92,11 +92,7 @@ def read_pdegym(path: str | Path) -> FieldSet:
 
 
 def channel_names(path: Path, key: str, shape: tuple[int, ...]) -> tuple[str, ...]:
-    """Names of the channels of an array `[n, t, c, x, y]`, or `[n, t, x, y]` of one.
-
-    Raises:
-        DataError: other axes, or channels that are not the set's.
-    """
+    """Names of the channels of an array `[n, t, c, x, y]`, or `[n, t, x, y]` of one."""
     if len(shape) == 4 and key == "solution":
         return ("u",)
     least, most, known = CHANNELS[key]

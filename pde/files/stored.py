@@ -97,11 +97,7 @@ def check_numbers(path: Path, key: str, values: Any) -> np.ndarray:
 
 
 def frame_time(path: Path, key: str, times: np.ndarray) -> np.ndarray:
-    """Time between frames `[...]` of the instants `[..., T]`; NaN where there is one frame.
-
-    Raises:
-        DataError: they do not increase, or not in even steps (1 %).
-    """
+    """Time between frames `[...]` of the instants `[..., T]`; NaN where there is one frame."""
     times = times.astype(np.float64)
     steps = np.diff(times, axis=-1)
     if not steps.shape[-1]:
@@ -116,12 +112,7 @@ def frame_time(path: Path, key: str, times: np.ndarray) -> np.ndarray:
 
 
 def axis_extent(path: Path, key: str, places: np.ndarray) -> np.ndarray:
-    """Length of the domain `[...]` along grid points `[..., N]`: points times mean spacing.
-
-    Raises:
-        DataError: fewer than two points, or they neither increase nor decrease throughout, or not
-            in even steps (1 %).
-    """
+    """Length of the domain `[...]` along grid points `[..., N]`: points times mean spacing."""
     steps = np.diff(places.astype(np.float64), axis=-1)
     if not steps.shape[-1]:
         raise DataError(path, key, f"shape {places.shape}", "at least 2 points")

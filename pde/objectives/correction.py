@@ -6,14 +6,14 @@ What it does not gain over `Mse`, a refiner does not gain by its second call alo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 
 from jaxrl_rollouts.trees import PyTree
 
-from ..emulator import Conditions, Emulator, FieldNetwork, Metrics, Scale, opening
-from .one_step import OneStepObjective, cached
+from ..emulator import Conditions, opening
+from .one_step import Loss, OneStep, OneStepObjective
 
 SECOND_CALL = 0.0  # the index that a correcting call sees
 
@@ -28,35 +28,29 @@ class Correction(OneStepObjective):
 
     second: Literal["change", "error"] = "change"
 
-    @cached
-    def make(self, net: FieldNetwork, scale: Scale) -> Emulator:
-        """The emulator of a network; equal arguments give the same functions.
+    calls = 2
 
-        Raises:
-            ConfigError: a setting is out of range.
-        """
-        one = self.one_step(net, scale)
+    def _corrected(
+        self, one: OneStep, params: PyTree, field: Any, guess: Any, conditions: Conditions
+    ) -> jax.Array:
+        prediction = one.net.apply(params, field, guess, SECOND_CALL, conditions)
+        return guess + prediction if self.second == "error" else prediction
 
-        def corrected(
-            params: PyTree, field: jax.Array, guess: jax.Array, conditions: Conditions
-        ) -> jax.Array:
-            prediction = net.apply(params, field, guess, SECOND_CALL, conditions)
-            return guess + prediction if self.second == "error" else prediction
+    def change(
+        self, one: OneStep, params: PyTree, field: jax.Array, conditions: Conditions
+    ) -> jax.Array:
+        """The second prediction."""
+        guess = one.change(params, field, conditions)
+        return self._corrected(one, params, field, guess, conditions)
 
-        def change(params: PyTree, field: jax.Array, conditions: Conditions) -> jax.Array:
-            guess = one.change(params, field, conditions)
-            return corrected(params, field, guess, conditions)
-
-        def loss(
-            params: PyTree, key: jax.Array, window: jax.Array, conditions: Conditions
-        ) -> tuple[jax.Array, Metrics]:
-            del key
-            field, following = opening(window, net.history)
-            guess = one.change(params, field, conditions)
-            own = one.loss(guess, field, following[0])
-            # The first prediction is trained by its own loss only.
-            final = corrected(params, field, jax.lax.stop_gradient(guess), conditions)
-            again = one.loss(final, field, following[0])
-            return own + again, {"loss_first": own, "loss_second": again}
-
-        return one.emulator(self, loss, change=change, calls=2)
+    def error(
+        self, one: OneStep, params: PyTree, window: jax.Array, conditions: Conditions
+    ) -> Loss:
+        """Loss and metrics; see `StepObjective.error`."""
+        field, following = opening(window, one.net.history)
+        guess = one.change(params, field, conditions)
+        own = one.loss(guess, field, following[0])
+        # The first prediction is trained by its own loss only.
+        final = self._corrected(one, params, field, jax.lax.stop_gradient(guess), conditions)
+        again = one.loss(final, field, following[0])
+        return own + again, {"loss_first": own, "loss_second": again}

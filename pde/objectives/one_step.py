@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ from ..emulator import (
     check_scale,
     kind_and_settings,
     latest,
+    opening,
     per_channel,
     pushed,
     residual,
@@ -32,8 +33,9 @@ from ..emulator import (
 )
 from ..spectral import waves
 
+cached = functools.lru_cache(maxsize=32)
 Error = Callable[[jax.Array, jax.Array], jax.Array]
-Loss = Callable[[PyTree, jax.Array, jax.Array, Conditions], tuple[jax.Array, Metrics]]
+Loss = tuple[jax.Array, Metrics]
 Distance = Literal["squared", "relative_l1"]
 
 
@@ -76,40 +78,61 @@ class OneStep(NamedTuple):
         """The field after a scaled change, `u + c * prediction`."""
         return pushed(field, per_channel(self.scale, prediction) * prediction)
 
-    def emulator(
-        self,
-        config: Any,
-        loss: Loss,
-        *,
-        ahead: int = 1,
-        change: Callable[..., jax.Array] | None = None,
-        calls: int = 1,
-    ) -> Emulator:
-        """The emulator that is trained on a loss.
 
-        Args:
-            config: the objective's settings.
-            loss: of a window.
-            ahead: frames that a window has beyond the history.
-            change: `(params, field, conditions)`, the scaled change of a step; None for the
-                network's.
-            calls: of the network in it.
+class StepObjective:
+    """An objective whose step is `u + c * change`: a subclass has its settings, and `error`.
+
+    Attributes:
+        ahead: frames that a training window has beyond the history.
+        calls: of the network in a step.
+    """
+
+    ahead: ClassVar[int] = 1
+    calls: ClassVar[int] = 1
+
+    def one_step(self, net: FieldNetwork, scale: Scale) -> OneStep:
+        """The step and its loss, with settings checked."""
+        raise NotImplementedError
+
+    def change(
+        self, one: OneStep, params: PyTree, field: jax.Array, conditions: Conditions
+    ) -> jax.Array:
+        """The scaled change `[C, *space]` of a step."""
+        return one.change(params, field, conditions)
+
+    def error(
+        self, one: OneStep, params: PyTree, window: jax.Array, conditions: Conditions
+    ) -> Loss:
+        """Loss and metrics of a window `[history + ahead, C, *space]`."""
+        field, following = opening(window, one.net.history)
+        return one.loss(one.change(params, field, conditions), field, following[0]), {}
+
+    @cached
+    def make(self, net: FieldNetwork, scale: Scale) -> Emulator:
+        """The emulator of a network; equal arguments give the same functions.
+
+        Raises:
+            ConfigError: a setting is out of range, or one that needs periodic fields has others.
         """
-        net, predict = self.net, change or self.change
+        one = self.one_step(net, scale)
+
+        def loss(params: PyTree, key: jax.Array, window: jax.Array, conditions: Conditions) -> Loss:
+            del key
+            return self.error(one, params, window, conditions)
 
         def step(
             params: PyTree, key: jax.Array, field: jax.Array, conditions: Conditions
         ) -> jax.Array:
             del key
-            return self.next_field(field, predict(params, field, conditions))
+            return one.next_field(field, self.change(one, params, field, conditions))
 
-        about = net.about + kind_and_settings("objective", config) + (("scale", self.scale),)
-        frames = net.history + ahead
-        return Emulator(net.init, step, loss, frames, calls, net.history, about=about)
+        about = net.about + kind_and_settings("objective", self) + (("scale", scale),)
+        frames = net.history + self.ahead
+        return Emulator(net.init, step, loss, frames, self.calls, net.history, about=about)
 
 
 @dataclass(frozen=True)
-class OneStepObjective:
+class OneStepObjective(StepObjective):
     """What the losses of one-step objectives have in common.
 
     Attributes:
@@ -164,7 +187,6 @@ def frequency_error(
 
     Args:
         prediction, target: `[C, *space]`.
-        extent: length of every axis; () for grid cells that are as long along each.
     """
     shape, axes = target.shape[1:], tuple(range(1, target.ndim))
     both = waves(shape, extent)
@@ -172,6 +194,3 @@ def frequency_error(
     length = np.sqrt(np.square(both / highest).sum(0))
     modes = jnp.fft.rfftn(prediction - target, axes=axes, norm="ortho")
     return ((length / max(length.max(), 1e-8)) ** 1.5 * jnp.square(jnp.abs(modes))).mean()
-
-
-cached = functools.lru_cache(maxsize=32)

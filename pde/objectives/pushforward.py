@@ -8,33 +8,24 @@ import jax
 
 from jaxrl_rollouts.trees import PyTree
 
-from ..emulator import Conditions, Emulator, FieldNetwork, Metrics, Scale, opening
-from .one_step import OneStepObjective, cached
+from ..emulator import Conditions, opening
+from .one_step import Loss, OneStep, OneStepObjective
 
 
 @dataclass(frozen=True)
 class Pushforward(OneStepObjective):
     """The error of a step and of the next one, which starts from the first without its gradient."""
 
-    @cached
-    def make(self, net: FieldNetwork, scale: Scale) -> Emulator:
-        """The emulator of a network; equal arguments give the same functions.
+    ahead = 2
 
-        Raises:
-            ConfigError: a setting is out of range.
-        """
-        one = self.one_step(net, scale)
-
-        def loss(
-            params: PyTree, key: jax.Array, window: jax.Array, conditions: Conditions
-        ) -> tuple[jax.Array, Metrics]:
-            del key
-            field, following = opening(window, net.history)
-            own = one.loss(one.change(params, field, conditions), field, following[0])
-            # A second forward pass, so that the first one's loss keeps its own gradient.
-            pushed = one.next_field(field, one.change(params, field, conditions))
-            field = jax.lax.stop_gradient(pushed)
-            ahead = one.loss(one.change(params, field, conditions), field, following[1])
-            return own + ahead, {"loss_first": own, "loss_pushed": ahead}
-
-        return one.emulator(self, loss, ahead=2)
+    def error(
+        self, one: OneStep, params: PyTree, window: jax.Array, conditions: Conditions
+    ) -> Loss:
+        """Loss and metrics; see `StepObjective.error`."""
+        field, following = opening(window, one.net.history)
+        own = one.loss(one.change(params, field, conditions), field, following[0])
+        # A second forward pass, so that the first one's loss keeps its own gradient.
+        following_own = one.next_field(field, one.change(params, field, conditions))
+        field = jax.lax.stop_gradient(following_own)
+        ahead = one.loss(one.change(params, field, conditions), field, following[1])
+        return own + ahead, {"loss_first": own, "loss_pushed": ahead}

@@ -8,15 +8,14 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.configs import check, number, positive
-from jaxrl_rollouts.trees import PyTree
 
-from ..emulator import Conditions, Emulator, FieldNetwork, Metrics, Scale, check_scale, opening
+from ..emulator import FieldNetwork, Scale, check_scale
 from ..spectral import ratios
-from .one_step import Error, OneStep, cached, check_circles
+from .one_step import Error, OneStep, StepObjective, check_circles
 
 
 @dataclass(frozen=True)
-class Sobolev:
+class Sobolev(StepObjective):
     """Mean square error of a scaled change and of its spectral derivatives; periodic fields only.
 
     Attributes:
@@ -27,27 +26,13 @@ class Sobolev:
     order: int = positive(1)
     frequency_weight: float = number(0.0, least=0)
 
-    @cached
-    def make(self, net: FieldNetwork, scale: Scale) -> Emulator:
-        """The emulator of a network; equal arguments give the same functions.
-
-        Raises:
-            ConfigError: a setting is out of range, or the fields end at walls.
-        """
+    def one_step(self, net: FieldNetwork, scale: Scale) -> OneStep:
+        """The step with this error, on periodic fields."""
         check(self)
         check_scale(scale)
         check_circles("objective", "sobolev", net)
         error = sobolev_error(self.order, net.shape.extent if net.shape else ())
-        one = OneStep(net, scale, error=error, frequency_weight=self.frequency_weight)
-
-        def loss(
-            params: PyTree, key: jax.Array, window: jax.Array, conditions: Conditions
-        ) -> tuple[jax.Array, Metrics]:
-            del key
-            field, following = opening(window, net.history)
-            return one.loss(one.change(params, field, conditions), field, following[0]), {}
-
-        return one.emulator(self, loss)
+        return OneStep(net, scale, error=error, frequency_weight=self.frequency_weight)
 
 
 def sobolev_error(order: int, extent: tuple[float, ...] = ()) -> Error:
@@ -55,10 +40,6 @@ def sobolev_error(order: int, extent: tuple[float, ...] = ()) -> Error:
 
     Derivatives are spectral on a domain whose longest axis is 2 pi long, so a unit sine of physical
     wavenumber k counts `1 + k^2 + ... + k^(2 order)` times.
-
-    Args:
-        order: highest derivative.
-        extent: length of every axis; () for grid cells that are as long along each.
     """
 
     def error(prediction: jax.Array, target: jax.Array) -> jax.Array:

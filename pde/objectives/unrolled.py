@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jaxrl_rollouts.configs import number
 from jaxrl_rollouts.trees import PyTree
 
-from ..emulator import Conditions, Emulator, FieldNetwork, Metrics, Scale, opening
-from .one_step import OneStepObjective, cached
+from ..emulator import Conditions, opening
+from .one_step import Loss, OneStep, OneStepObjective
 
 
 @dataclass(frozen=True)
@@ -24,25 +24,18 @@ class Unrolled(OneStepObjective):
 
     length: int = number(2, least=2, expected="at least 2; one step is the objective mse")
 
-    @cached
-    def make(self, net: FieldNetwork, scale: Scale) -> Emulator:
-        """The emulator of a network; equal arguments give the same functions.
+    @property
+    def ahead(self) -> int:  # type: ignore[override]
+        return self.length
 
-        Raises:
-            ConfigError: a setting is out of range.
-        """
-        one = self.one_step(net, scale)
-
-        def loss(
-            params: PyTree, key: jax.Array, window: jax.Array, conditions: Conditions
-        ) -> tuple[jax.Array, Metrics]:
-            del key
-            field, following = opening(window, net.history)
-            losses = []
-            for after in following:
-                prediction = one.change(params, field, conditions)
-                losses.append(one.loss(prediction, field, after))
-                field = one.next_field(field, prediction)
-            return jnp.stack(losses).mean(), {"loss_last": losses[-1]}
-
-        return one.emulator(self, loss, ahead=self.length)
+    def error(
+        self, one: OneStep, params: PyTree, window: jax.Array, conditions: Conditions
+    ) -> Loss:
+        """Loss and metrics; see `StepObjective.error`."""
+        field, following = opening(window, one.net.history)
+        losses = []
+        for after in following:
+            prediction = one.change(params, field, conditions)
+            losses.append(one.loss(prediction, field, after))
+            field = one.next_field(field, prediction)
+        return jnp.stack(losses).mean(), {"loss_last": losses[-1]}

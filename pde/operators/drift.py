@@ -38,9 +38,15 @@ from .mixers import SMALL, AttentionMixer, Depthwise, DriftMixer, FourierMixer, 
 
 Mixer = Literal["drift", "attention", "fourier", "conv"]
 Released = Literal[
-    "rectangle", "array_bands", "forward_norm", "zero_padding", "masked_windows", "normal_init",
-    "lead_time", "idle",
-]  # fmt: skip
+    "rectangle",
+    "array_bands",
+    "forward_norm",
+    "zero_padding",
+    "masked_windows",
+    "normal_init",
+    "lead_time",
+    "idle",
+]
 AS_RELEASED: tuple[Released, ...] = get_args(Released)
 
 
@@ -142,13 +148,11 @@ class Drift:
 
 
 # The smallest of the models both papers publish: fields of 128 x 128, four channels.
-_TINY = {
-    "patch": 4, "dims": (48, 96, 192, 384), "depths": (4, 4, 4, 4), "skips": 2, "window": 16,
-    "output_conv": True, "position_hidden": 512, "as_released": AS_RELEASED,
-}  # fmt: skip
+_TINY: dict[str, Any] = {"patch": 4, "dims": (48, 96, 192, 384), "depths": (4, 4, 4, 4), "skips": 2}
+_TINY |= {"window": 16, "output_conv": True, "position_hidden": 512, "as_released": AS_RELEASED}
 PUBLISHED = {
-    "scot-t": Drift("attention", **_TINY),  # type: ignore[arg-type]
-    "drift-t": Drift("drift", **_TINY),  # type: ignore[arg-type]
+    "scot-t": Drift("attention", **_TINY),
+    "drift-t": Drift("drift", **_TINY),
 }
 
 

@@ -39,15 +39,7 @@ def gelu(x: jax.Array) -> jax.Array:
 
 
 def paddings(boundaries: Sequence[str], axes: int) -> tuple[Padding, ...]:
-    """How each axis goes on: around where it is periodic, with zeros at walls, else as it ends.
-
-    Args:
-        boundaries: of the fields, as in a `FieldSet` (see `boundaries`); none, or "", is periodic.
-        axes: of space.
-
-    Raises:
-        ConfigError: neither none nor one for each axis.
-    """
+    """How each axis goes on: around where it is periodic, with zeros at walls, else as it ends."""
     kinds = tuple(boundaries) or ("",) * axes
     if len(kinds) != axes:
         raise ConfigError("boundaries", list(kinds), f"one for each of {axes} axes")
@@ -249,15 +241,6 @@ def field_network(
     """A module `(x [*N, Cin], index, conditions) -> [*N, C]` as a `FieldNetwork` on `[C, *N]`.
 
     Equal arguments give the same functions; so do those of all networks here, which end here.
-
-    Args:
-        module: what has a `config` and a `padding` is recorded by them, others as they are.
-        shape: of the fields.
-        redrawn: weights to begin with instead of the module's own.
-
-    Raises:
-        ConfigError: a history below 1, or `points` of more than three axes; and, when it is used,
-            fields or conditions of another shape.
     """
     if shape.history < 1:
         raise ConfigError("history", shape.history, "at least 1: the frame to step from")

@@ -99,16 +99,13 @@ def prepare(config):
         raise MissingExtraError("counting", "abacus", "toys")
     return [f"counts to {config.steps}"]
 
-def unread(config):
-    return [] if config.kind == "fancy" else ["fancy"]
-
 def longer(config, times):
     return replace(config, steps=config.steps * times)
 
 presets = {"smoke": Config(steps=1), "cpu": Config(), "slow": Config(steps=400, sleep=0.05)}
 EXPERIMENT = Experiment(
     "toy", "Counts.", "nobody 2026", Config, presets, run,
-    prepare="toy_plugin:prepare", unread="toy_plugin:unread",
+    prepare="toy_plugin:prepare",
     longer="toy_plugin:longer",
     choices={"kind": ("plain", "fancy")}, minutes={"cpu": 12.0}, needs={"slow": ("patience",)},
 )

@@ -30,7 +30,7 @@ OPTIONAL = {
 }
 
 # Run as files by interpreters that have torch or APEBench and nothing of ours; never imported.
-SCRIPTS = ("jaxrl_rollouts.compare.peers.", "jaxrl_rollouts.experiments.benchmarks.peers.")
+SCRIPTS = ("jaxrl_rollouts.experiments.benchmarks.peers.",)
 
 # Imports everything public and prints what it found; run by the fresh environment, which has no
 # optional package.

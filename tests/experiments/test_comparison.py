@@ -15,11 +15,11 @@ import pytest
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.compare.grid import Cell, Grid
-from jaxrl_rollouts.compare.peer import Peer, Theirs
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.benchmarks import comparison
 from jaxrl_rollouts.experiments.benchmarks.comparison import AGENTS, Config
+from jaxrl_rollouts.experiments.benchmarks.peer import Peer, Theirs
 from jaxrl_rollouts.offline import training
 from jaxrl_rollouts.offline.data import Dataset, Transitions
 from jaxrl_rollouts.offline.environments import make

@@ -17,27 +17,28 @@ from jaxrl_rollouts.experiments.studies.edge_of_reach_plane import (
     square,
     value_map,
 )
-from jaxrl_rollouts.offline.agents.sac import SacConfig
-from jaxrl_rollouts.offline.behaviours.mixed import plane_random
-from jaxrl_rollouts.offline.data import Transitions
-from jaxrl_rollouts.offline.environments.plane import (
-    PLANE,
+from jaxrl_rollouts.experiments.studies.plane import (
+    BoxDistance,
+    Reach,
     optimal_policy,
     optimal_return,
     optimal_value,
+    sample_region,
 )
-from jaxrl_rollouts.offline.environments.reach import Reach, measure_reach, sample_region
+from jaxrl_rollouts.offline.agents.sac import SacConfig
+from jaxrl_rollouts.offline.behaviours.mixed import plane_random
+from jaxrl_rollouts.offline.data import Transitions
+from jaxrl_rollouts.offline.environments.plane import PLANE
 from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.model_based import Learning, Rollouts, bind
-from jaxrl_rollouts.offline.worlds.blend import true_dynamics
+from jaxrl_rollouts.offline.worlds.dynamics import true_dynamics
 
 AGENT = SacConfig(num_critics=2, eta=0.0, hidden=(8,))
 
 
 @pytest.fixture(scope="module")
 def reach() -> Reach:
-    data = plane_random(jax.random.key(0), 300)
-    return measure_reach(np.asarray(data.observations), 3)
+    return Reach(BoxDistance(6.0), 3)
 
 
 def test_the_oracle_speaks_at_the_edge_only(reach: Reach) -> None:

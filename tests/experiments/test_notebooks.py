@@ -42,11 +42,7 @@ def code(notebook: Any) -> list[str]:
 
 
 def execute(notebook: Any, folder: Path) -> Any:
-    """Run a notebook in `folder` at smoke size, in a kernel of this very interpreter.
-
-    Raises:
-        CellExecutionError: a cell failed; its message has the cell and the traceback.
-    """
+    """Run a notebook in `folder` at smoke size, in a kernel of this very interpreter."""
     from jupyter_client import AsyncKernelManager
     from jupyter_client.kernelspec import KernelSpecManager
     from jupyter_core.utils import run_sync

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.cli import main as cli
-from jaxrl_rollouts.compare.peer import Outputs, Peer, Theirs, shaken
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.experiments.benchmarks.pde_speed import EXPERIMENT
 from jaxrl_rollouts.experiments.benchmarks.pde_speed_cells import (
@@ -25,6 +24,7 @@ from jaxrl_rollouts.experiments.benchmarks.pde_speed_cells import (
     operations,
     resnet_case,
 )
+from jaxrl_rollouts.experiments.benchmarks.peer import Outputs, Peer, Theirs, shaken
 from jaxrl_rollouts.networks import parameter_count as count
 from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape
 from jaxrl_rollouts.pde.operators import Resnet

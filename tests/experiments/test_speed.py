@@ -31,11 +31,6 @@ def test_speed_measures_and_compiles_once(tmp_path: Path) -> None:
     assert row["updates/s"] > 0
     assert row["compile s"] > 0.1
     assert row["second call compiles s"] < 0.05
-    for row in report.tables["seeds of a device"]:
-        assert row["seeds"] == 2 and row["ratio"] > 0 and row["in turn, ms"] > 0
-    rows = report.tables["critics of a device"]
-    assert [(r["critics"], r["seeds"]) for r in rows] == [(2, 1), (2, 2), (10, 1), (10, 2)]
-    assert all(r["ratio"] > 0 and r["in turn, ms"] > 0 for r in rows)
     assert [r["horizon"] for r in report.tables["rollout transitions per second"]] == [1, 5]
     (true,) = report.tables["true environments, steps per second with a policy"]
     assert true["copies"] == 64 and true["steps/s"] > 100

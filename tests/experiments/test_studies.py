@@ -27,6 +27,8 @@ from jaxrl_rollouts.experiments.studies import (
     true_dynamics,
 )
 from jaxrl_rollouts.experiments.studies import edge_of_reach_toy_cells as toy
+from jaxrl_rollouts.experiments.studies.bandit_beliefs import Beliefs, FittedRewards, play_optimum
+from jaxrl_rollouts.experiments.studies.bandit_task import TEST_ARMS, Arms
 from jaxrl_rollouts.experiments.studies.edge_of_reach_toy import EXPERIMENT as TOY
 from jaxrl_rollouts.experiments.studies.edge_of_reach_toy_page import add_claims as toy_claims
 from jaxrl_rollouts.experiments.studies.true_dynamics_cells import (
@@ -34,9 +36,6 @@ from jaxrl_rollouts.experiments.studies.true_dynamics_cells import (
     complete,
     open_domain,
 )
-from jaxrl_rollouts.offline.bandit.environment import TEST_ARMS, Arms
-from jaxrl_rollouts.offline.bandit.optimum import Beliefs, play_optimum
-from jaxrl_rollouts.offline.bandit.rewards import FittedRewards
 from jaxrl_rollouts.offline.behaviours.made import load_dataset
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM

@@ -19,6 +19,7 @@ from jaxrl_rollouts.diffusion import (
     TemporalUnetConfig,
     make_denoiser,
 )
+from jaxrl_rollouts.experiments.studies.bandit_dqn import DqnConfig, Task, make_recurrent_dqn
 from jaxrl_rollouts.networks import Network
 from jaxrl_rollouts.offline.agents.actors import ActorConfig
 from jaxrl_rollouts.offline.agents.bc import BcConfig
@@ -42,7 +43,6 @@ from jaxrl_rollouts.offline.methods.mobrac import Mobrac
 from jaxrl_rollouts.offline.methods.model_based import Imagination, ModelBased, Rollouts, bind
 from jaxrl_rollouts.offline.methods.mopo import Mopo
 from jaxrl_rollouts.offline.methods.ravl import Ravl
-from jaxrl_rollouts.offline.recurrent.dqn import DqnConfig, Task, make_recurrent_dqn
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.synthetic.pgd import PgdConfig, PgdData, make_pgd
 from jaxrl_rollouts.offline.synthetic.windows import cut_windows, fit_window_layout

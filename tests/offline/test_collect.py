@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.experiments.studies.plane import optimal_policy
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed, plane_box, plane_random
 from jaxrl_rollouts.offline.collect import Part, collect, collect_to_file, mixture, random_policy
 from jaxrl_rollouts.offline.data.d4rl import load_d4rl
 from jaxrl_rollouts.offline.data.transitions import Transitions, episode_returns, episodes
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM, SwingUp, swing_up_policy
-from jaxrl_rollouts.offline.environments.plane import PLANE, optimal_policy
+from jaxrl_rollouts.offline.environments.plane import PLANE
 
 
 def check_conventions(rows: Transitions, limit: int) -> None:

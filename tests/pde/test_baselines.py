@@ -163,7 +163,7 @@ def test_a_band_limited_field_is_the_same_on_another_grid(old: int, new: int) ->
         np.testing.assert_allclose(cut, jnp.sin(3 * plane(new)[1]) + 0 * cut, atol=1e-5)
 
 
-SHORT = "--network fno --fno.width 4 --fno.layers 1 --fno.modes 2 --steps 10 --batch 4"
+SHORT = "--network fno --network.width 4 --network.layers 1 --network.modes 2 --steps 10 --batch 4"
 
 
 @pytest.fixture(scope="module")

@@ -136,7 +136,7 @@ def test_from_a_file_to_a_report_and_a_long_rollout(
     u, way = waves()
     file, out = tmp_path / "waves.npz", tmp_path / "runs"
     np.savez(file, u=u[:, :, :1], dt=0.5, way=way, boundaries=np.asarray("periodic"))
-    sizes = "--resnet.width 8 --resnet.blocks 1 --resnet.dilations 1 2 --resnet.embedding 8"
+    sizes = "--network.width 8 --network.blocks 1 --network.dilations 1 2 --network.embedding 8"
     short = "--objective mse --steps 20 --batch 8"
     cli.dispatch(
         ["pde", "train", str(file), "--out", str(out), "--no-progress", "--history", "2"]

@@ -101,7 +101,7 @@ def test_from_a_file_to_a_report_and_a_rollout(
     file, out = tmp_path / "drift.npz", tmp_path / "runs"
     np.savez(file, u=u, dt=0.5, dx=0.1, boundaries=np.asarray(["periodic", "wall"]))
     command = ["pde", "train", str(file), "--out", str(out), "--no-progress", "--network", "fno"]
-    sizes = "--fno.width 4 --fno.layers 1 --fno.modes 2 --steps 10 --batch 4"
+    sizes = "--network.width 4 --network.layers 1 --network.modes 2 --steps 10 --batch 4"
     cli.dispatch(command + sizes.split())
     (folder,) = out.iterdir()
     report = load_report(folder)

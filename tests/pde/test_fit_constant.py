@@ -142,9 +142,11 @@ def test_pdebench_from_the_file_to_a_report_and_a_rollout(
     assert "5 channel(s)" in said and "constant     force_x, force_y: in the file once" in said
     moving = found.array()[:, :, :3].std()
     assert f"spread       {moving:.4g} (of 10" in said  # of those that change
-    sizes = "--network fno --fno.width 4 --fno.layers 1 --fno.modes 2 --steps 4 --batch 4"
-    options = ["--out", str(out), "--no-progress", "--objective", "mse", *sizes.split()]
-    cli.dispatch(["pde", "train", str(file), *options])
+    sizes = (
+        "--network fno --network.width 4 --network.layers 1 --network.modes 2 --steps 4 --batch 4"
+    )
+    options = ["--out", str(out), "--no-progress", "--objective", "mse"]
+    cli.dispatch(["pde", "train", str(file), *options, *sizes.split()])
     assert "constant, not predicted: force_x, force_y" in capsys.readouterr().err
     (folder,) = out.iterdir()
     report = load_report(folder)
@@ -191,7 +193,7 @@ def test_a_test_file_whose_constant_changes_is_refused(tmp_path: Path) -> None:
     u[2, 2:, 0] += 1
     np.savez(tmp_path / "test.npz", u=u, channels=["c", "u"])
     command = ["pde", "train", str(tmp_path / "train.npz"), "--test", str(tmp_path / "test.npz")]
-    sizes = "--resnet.width 4 --resnet.blocks 1 --resnet.dilations 1 --steps 2 --seeds 1"
+    sizes = "--network.width 4 --network.blocks 1 --network.dilations 1 --steps 2 --seeds 1"
     with (
         pytest.warns(UserWarning, match="train.npz: c: the same in every frame"),
         pytest.raises(DataError, match="c: found a change in trajectory 2, frame 2"),

@@ -14,9 +14,9 @@ import tyro
 from fixtures import wrong
 
 from jaxrl_rollouts.configs import check
-from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError
+from jaxrl_rollouts.errors import ConfigError, DivergenceError
 from jaxrl_rollouts.pde.equations import EQUATIONS
-from jaxrl_rollouts.pde.fieldset import Fields, FieldSet, sample_windows, to_fields
+from jaxrl_rollouts.pde.fieldset import Fields, FieldSet, sample_windows
 from jaxrl_rollouts.pde.generate import Simulation, Solved, generate, quality
 from jaxrl_rollouts.pde.inspection import inspect
 from jaxrl_rollouts.pde.starts import Domain, faint
@@ -153,18 +153,6 @@ def held(values: np.ndarray) -> FieldSet:
         64.0 * ones[:, None],
         {"viscosity": 0.5 + 0.01 * np.arange(n)},
     )
-
-
-def test_to_the_device_in_time_in_space_and_with_conditions() -> None:
-    values = np.arange(3 * 9 * 8, dtype=np.float64).reshape(3, 9, 1, 8)
-    data = to_fields(held(values), stride=4, points=4, conditions=("dt", "dx", "viscosity"))
-    np.testing.assert_array_equal(data.fields, values[:, ::4, :, ::2])
-    assert data.fields.dtype == jnp.float32
-    np.testing.assert_allclose(data.conditions[2], [5.0, (8.0 - 0.2) * 100, 2.0], rtol=1e-5)
-    with pytest.raises(DataError, match="multiple of 3 points"):
-        to_fields(held(values), points=3)
-    with pytest.raises(DataError, match="conditions.*nu"):
-        to_fields(held(values), conditions=("nu",))
 
 
 def test_windows_are_consecutive_and_from_one_trajectory() -> None:

@@ -17,7 +17,7 @@ from fixtures import tiny
 
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError, UserError
 from jaxrl_rollouts.pde.field import roll_emulator
-from jaxrl_rollouts.pde.fieldset import FieldSet, Scaling, condition_table
+from jaxrl_rollouts.pde.fieldset import CONDITIONS, Scaling
 from jaxrl_rollouts.pde.files import from_arrays
 from jaxrl_rollouts.pde.objectives import Mse, Refiner
 from jaxrl_rollouts.pde.operators import Fno, Unet
@@ -68,13 +68,7 @@ def test_a_loaded_emulator_rolls_as_the_saved_one(seeing: TrainedEmulator, folde
 
 
 def test_rolling_scales_conditions_as_training_does(seeing: TrainedEmulator) -> None:
-    table = condition_table(
-        FieldSet(
-            Path("x"), "x", (2, 3, 1, N), lambda *_: np.zeros(0), np.ones(2), np.ones((2, 1)),
-            {"viscosity": np.array([0.51, 0.58])},
-        ),
-        ("viscosity",),
-    )  # fmt: skip
+    table = CONDITIONS["viscosity"](np.array([[0.51], [0.58]]))
     params = jax.tree.map(lambda x: x[0], seeing.params)
     roll = jax.jit(functools.partial(roll_emulator, seeing.emulator), static_argnums=4)
     expected = roll(params, start(2), jnp.asarray(table, jnp.float32), jax.random.key(0), 1)

@@ -117,7 +117,6 @@ BAD = {
     "nested range": (["run", "toy", "--agent.rate", "-1"], "--agent.rate: found -1.0, expected"),
     "choice": (["run", "toy", "--kind", "fanzy"], "--kind: found 'fanzy'.*did you mean fancy?"),
     "choice of the unloaded": (["run", "listed", "--kind", "read"], "--kind: .*did you mean red?"),
-    "not read": (["run", "toy", "--fancy.bells", "3"], "--fancy.bells: .*plain.*--kind fancy"),
     "missing extra": (["run", "toy", "--fail", "missing"], "counting needs the package abacus"),
     "option of a command": (["resume", "x", "--loggr", "csv"], "'--loggr'.*did you mean --logger?"),
     "required": (["resume"], "jaxrl-rollouts resume: found 'nothing', expected PATH"),

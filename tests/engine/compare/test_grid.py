@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.compare.grid import Cell, run_grid, stacked, stage_name
+from jaxrl_rollouts.compare.grid import Cell, run_grid, stage_name
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import DivergenceError
 from jaxrl_rollouts.loop import train
@@ -35,8 +35,6 @@ def test_cells_come_in_the_order_of_the_product_and_know_where_they_are() -> Non
     np.testing.assert_array_equal(grid["ravl", 0.5]["what", :, 1:].mean(1), [1.0, 1.0])
     assert list(grid.at(penalty=0.5)) == ["base", "ravl"]  # one axis is left: no tuples
     np.testing.assert_array_equal(grid.at(method="ravl")[2.0]["score"], [2.0, 4.0])
-    both = stacked(grid.at(penalty=0.5).values(), "score")
-    np.testing.assert_array_equal(both, [[0.5, 0.5], [4.0, 4.0]])
 
 
 def test_an_arm_that_diverges_is_nan_and_the_others_go_on() -> None:

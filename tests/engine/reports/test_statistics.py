@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from jaxrl_rollouts.reports.statistics import (
     aggregate,
-    best_by_others,
     bootstrap_interval,
     iqm,
     summarize,
@@ -115,19 +114,3 @@ def test_summary_of_scalar_and_table() -> None:
     table = summarize(np.ones((4, 2)))
     assert table.seeds == 4 and table.values[0] == (1.0, 1.0)
     assert table == summarize([[1, 1]] * 4)
-
-
-def test_the_best_setting_of_a_seed_is_chosen_by_the_other_seeds() -> None:
-    returns = np.array([[10.0, 0.0, 0.0], [1.0, 2.0, 3.0]])
-    # Without seed 0 the second setting leads (2.5 to 0), without the others the first (5 to 2).
-    np.testing.assert_array_equal(best_by_others(returns), [1.0, 0.0, 0.0])
-    np.testing.assert_array_equal(best_by_others(returns[:, :1]), [10.0])
-    lost = np.array([[np.nan] * 3, [1.0, 2.0, 3.0]])
-    np.testing.assert_array_equal(best_by_others(lost), [1.0, 2.0, 3.0])
-
-
-def test_of_equal_settings_the_best_wins_nothing_on_average() -> None:
-    noise = np.random.default_rng(0).normal(size=(2000, 3, 5))
-    chosen = np.array([best_by_others(returns) for returns in noise])
-    # The standard error of the mean is about 0.012.
-    assert abs(chosen.mean()) < 0.05 and noise.mean(2).max(1).mean() > 0.3

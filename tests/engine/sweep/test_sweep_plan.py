@@ -53,14 +53,9 @@ class Config:
     strength: float = 1.0
 
 
-def unread(config: Config) -> list[str]:
-    return [] if config.method == "bold" else ["strength"]
-
-
 EXPERIMENT = Experiment(
     "swept", "Studies.", "", Config, {"cpu": Config(), "smoke": Config(Study(seeds=2))},
     lambda config, context: None, choices={"method": ("plain", "bold")},
-    unread=f"{__name__}:unread",
 )  # fmt: skip
 
 
@@ -105,7 +100,6 @@ def test_a_settings_file_is_taken_apart(tmp_path: Path) -> None:
         ({"seed": [0]}, ("--study.seed", "3"), "--study.seed: found '3', expected.*--seeds"),
         ({"seed": [0]}, ("--study.rate", "0"), "--study.rate: found 0.0, expected above 0"),
         ({"seed": [0]}, ("--studdy", "0"), "option: found '--studdy'"),
-        ({"method": ["bold", "plain"]}, ("--strength", "2"), "--strength.*does not read"),
         ({"dataset": ["a/x", "b/x"]}, (), "both x"),
     ],
 )

@@ -18,8 +18,13 @@ from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.offline.agents.bc import BcConfig, make_bc
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.plan_rows import mean_to_go, plan_rows, ranks
-from jaxrl_rollouts.offline.agents.planner import PlannerConfig, make_planner, rows_for
-from jaxrl_rollouts.offline.agents.planner_acting import actions_between, plans
+from jaxrl_rollouts.offline.agents.planner import (
+    PlannerConfig,
+    actions_between,
+    make_planner,
+    plans,
+    rows_for,
+)
 from jaxrl_rollouts.offline.agents.planner_parts import planner_parts
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.policy import Policy

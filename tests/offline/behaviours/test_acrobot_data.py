@@ -18,7 +18,6 @@ from jaxrl_rollouts.offline.behaviours.acrobot import (
     acrobot_broad,
     acrobot_narrow,
     pump,
-    pump_gaussian,
     pump_policy,
     sway_policy,
 )
@@ -49,9 +48,6 @@ def test_the_mean_action_pumps_towards_its_level() -> None:
     fast = observation.at[:, 4].set(12.0)
     assert (energy(fast) > 1.2 * 19.6).all()
     np.testing.assert_array_equal(jnp.sign(pump(EXPERT, fast)), -jnp.sign(low))
-    mean, std = pump_gaussian(EXPERT, observation)
-    np.testing.assert_array_equal(mean, low)
-    np.testing.assert_array_equal(std, jnp.ones((2, 1)))
     without_noise, _ = pump_policy(EXPERT, jax.random.key(0), observation, ())
     np.testing.assert_array_equal(without_noise, low)
 

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.behaviours.runner import runner_clumsy, runner_fleet, runner_varied
-from jaxrl_rollouts.offline.data import episode_returns, episodes
 from jaxrl_rollouts.offline.environments import make, true_model
 from jaxrl_rollouts.offline.environments.runner import (
     HIDDEN_RUNNER,
@@ -21,8 +19,6 @@ from jaxrl_rollouts.offline.environments.runner import (
     WIRED_RUNNER,
     Build,
     advance,
-    draw_builds,
-    fleet_of,
 )
 from jaxrl_rollouts.offline.environments.terminations import termination_function
 from jaxrl_rollouts.offline.evaluation import evaluate
@@ -91,36 +87,6 @@ def test_motors_of_wired_runners_push_either_way() -> None:
     assert make("runner-wired") is WIRED_RUNNER
 
 
-def test_rows_of_a_fleet_are_its_machines() -> None:
-    builds = draw_builds(jax.random.key(3), 3)._replace(motor=jnp.array([1.0, -1.0, 1.0]))
-    state = fleet_of(builds).reset(jax.random.key(0), 7)
-    for own, all_of_them in zip(state.inner.build, builds, strict=True):
-        np.testing.assert_array_equal(own, np.asarray(all_of_them)[np.arange(7) % 3])
-    rows, groups = runner_fleet(jax.random.key(0), 24, 4)
-    parts = episodes(rows)
-    assert len(parts.starts) == 24 and groups.shape == rows.rewards.shape
-    np.testing.assert_array_equal(groups[parts.starts], np.arange(24) % 4)
-    assert episode_returns(rows).max() > 120, "controllers know their machine"
-    # What a push does tells the machine: forwards, or backwards on every other one.
-    pushed = np.asarray(rows.next_observations - rows.observations)[:, 0]
-    for machine in range(4):
-        own = groups == machine
-        slope = np.polyfit(rows.actions[own, 0], pushed[own], 1)[0]
-        assert slope * (1 - 2 * (machine % 2)) > 0.1
-    with pytest.raises(ConfigError, match="machines"):
-        runner_fleet(jax.random.key(0), 24, 0)
-
-
-def test_varied_data_are_of_every_quality() -> None:
-    for env in (HIDDEN_RUNNER, RUNNER):
-        rows = runner_varied(jax.random.key(0), 60, env)
-        returns = episode_returns(rows)
-        assert len(returns) == 60 and returns.min() < 40 and returns.max() > 120
-        again = advance(jnp.asarray(rows.observations), jnp.asarray(rows.actions[:, 0]))
-        error = np.abs(np.asarray(again) - rows.next_observations).max()
-        assert error < 1e-5 if env is RUNNER else error > 0.01
-
-
 def test_rewards_and_endings() -> None:
     states = jnp.array([[0.0, 0.0, 0.0], [3.9, 0.0, 0.0], [0.0, 0.24, 2.0], [-3.0, 0.0, 0.0]])
     state, out = RUNNER.step(jax.random.key(0), RUNNER.set_observation(states), jnp.ones((4, 1)))
@@ -132,19 +98,6 @@ def test_rewards_and_endings() -> None:
     nan = jnp.array([[jnp.nan, 0.0, 0.0], [4.1, 0.0, 0.0], [-3.9, -0.25, 9.0]])
     np.testing.assert_array_equal(rule(nan, nan, nan), [True, True, False])
     assert make("runner") is RUNNER and true_model(RUNNER)
-
-
-def test_clumsy_data_fall_early() -> None:
-    rows = runner_clumsy(jax.random.key(0), 12)
-    parts, returns = episodes(rows), episode_returns(rows)
-    assert len(parts.starts) == 12 and 500 < len(rows.rewards) < 1300
-    # 21 to 33 in the notes, over three datasets; a single one may differ.
-    assert 10 < returns.mean() < 50 and np.asarray(rows.terminations).any()
-    # What the rows say is what the environment does.
-    again = advance(jnp.asarray(rows.observations), jnp.asarray(rows.actions[:, 0]))
-    np.testing.assert_allclose(again, rows.next_observations, atol=1e-5)
-    with pytest.raises(ConfigError, match="episodes"):
-        runner_clumsy(jax.random.key(0), 0)
 
 
 def test_leaning_forward_runs() -> None:

@@ -17,7 +17,7 @@ from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.offline.agents.critics import start_values
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.collect import collect, random_policy
-from jaxrl_rollouts.offline.data import episodes, load
+from jaxrl_rollouts.offline.data import load
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
 from jaxrl_rollouts.offline.environments.plane import PLANE
 from jaxrl_rollouts.offline.environments.terminations import never
@@ -226,19 +226,6 @@ def test_what_does_not_fit_together(changes: dict, error: type, says: str) -> No
     made = {name: x() if callable(x) else x for name, x in changes.items()}
     with pytest.raises(error, match=says):
         prepared(**made)
-
-
-def test_episodes_are_continued_in_members_of_their_machine() -> None:
-    parts = episodes(rows())
-    count = jax.tree.leaves(fitted().worlds.elites)[0].shape[1]
-    for machines, fits in ((count, True), (count + 1, False)):
-        own = np.repeat(np.arange(len(parts.starts)) % machines, parts.lengths)
-        if fits:
-            groups = prepared(groups=own).data.logged.groups
-            assert groups is not None and groups.counts.shape == (machines,)
-        else:
-            with pytest.raises(ConfigError, match=f"multiple of the {machines} machines"):
-                prepared(groups=own)
 
 
 def test_start_states_of_another_space() -> None:

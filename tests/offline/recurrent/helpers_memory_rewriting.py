@@ -18,8 +18,8 @@ import optax
 from helpers_t_maze import ACTIONS, OBSERVATION, Maze, MazeConfig, MazeState, make_t_maze
 
 from jaxrl_rollouts.configs import check, positive
+from jaxrl_rollouts.experiments.studies.bandit_dqn import RecurrentQ, make_recurrent_q
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig, Parts
-from jaxrl_rollouts.offline.recurrent.q import RecurrentQ, make_recurrent_q
 from jaxrl_rollouts.offline.recurrent.tapes import masked_mean
 from jaxrl_rollouts.rollouts import Trajectory, rollout
 from jaxrl_rollouts.trees import PyTree

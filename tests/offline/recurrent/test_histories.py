@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.recurrent.histories import (
     burn_in,
@@ -55,30 +55,6 @@ def test_long_episodes_are_cut_at_the_limit() -> None:
     np.testing.assert_allclose(logged.timesteps.observations[3], [0, 3, 2, 0.2])
     np.testing.assert_array_equal(np.flatnonzero(logged.timesteps.truncations), [2, 5, 9])
     assert not logged.timesteps.terminations.any()
-
-
-def test_moments_of_groups_take_turns() -> None:
-    """Row `i` is of group `i % G`, uniformly over that group's timesteps."""
-    groups = np.repeat([1, 0, 1], LENGTHS)
-    logged = log_histories(dataset(), groups=groups)
-    drawn = jax.jit(draw, static_argnums=(2, 3))(logged, jax.random.key(0), 7000, 5)
-    which, time = np.asarray(drawn.now[:, 0], int), np.asarray(drawn.times)
-    assert set(which[0::2]) == {1} and set(which[1::2]) == {0, 2}
-    # Three looks at the second episode; five and six at the others.
-    np.testing.assert_allclose(np.bincount(time[0::2]) / 3500, 1 / 3, atol=0.03)
-    both = which[1::2] * 10 + time[1::2]
-    values, counts = np.unique(both, return_counts=True)
-    assert len(values) == 11
-    np.testing.assert_allclose(counts / 3500, 1 / 11, atol=0.02)
-    # What is drawn of a moment does not depend on how it was found.
-    np.testing.assert_array_equal(drawn.lengths, drawn.times)
-    plain = log_histories(dataset())
-    jax.tree.map(np.testing.assert_array_equal, plain.timesteps, logged.timesteps)
-    assert plain.groups is None
-    with pytest.raises(ConfigError, match="every number from 0 to 2"):
-        log_histories(dataset(), groups=np.repeat([2, 0, 2], LENGTHS))
-    with pytest.raises(DataError, match=r"groups: found \[0, 1\] in rows 4 to 5"):
-        log_histories(dataset(), groups=np.repeat([0, 1], [5, 6]))
 
 
 def test_moments_are_uniform_over_all_timesteps() -> None:

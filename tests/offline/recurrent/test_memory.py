@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jaxrl_rollouts import rollouts
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.recurrent.linear_recurrence import Form, linear_scan, use_associative
 from jaxrl_rollouts.offline.recurrent.memory import (
     Memory,
     MemoryConfig,
-    forget,
     gru_tape,
     make_memory,
 )
@@ -47,7 +47,7 @@ def made(kind: str) -> Made:
     def steps(timesteps: jax.Array, starts: jax.Array, carry: Any) -> tuple[jax.Array, Any]:
         def one(carry: Any, row: tuple) -> tuple:
             timestep, start = row
-            carry = forget(memory, carry, start[None])
+            carry = rollouts.where_rows(start[None], memory.start(1), carry)
             out, carry = memory.step(params, carry, timestep[None])
             return carry, (out[0], jax.tree.map(lambda c: c[0], carry))
 

@@ -26,13 +26,11 @@ from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.synthetic.pgd import (
     PgdConfig,
     PgdData,
-    guided_windows,
     make_pgd,
     policy_target,
 )
 from jaxrl_rollouts.offline.synthetic.relabel import Relabeller, along
 from jaxrl_rollouts.offline.synthetic.windows import (
-    WindowModel,
     cut_windows,
     fit_window_layout,
     generate_windows,
@@ -129,27 +127,6 @@ def test_guided_windows_act_as_the_policy_does(rule: Any, strength: float) -> No
             )
         )
     assert gaps[1] < 0.5 * gaps[0], gaps
-
-
-def test_each_seeds_windows_follow_its_own_policy_from_the_same_noise() -> None:
-    denoiser, layout, _, traces = setting()
-    model, actors = WindowModel(denoiser, jnp.zeros(2), layout), jnp.array([0.6, -0.6])
-
-    def gaussian(actor: jax.Array, states: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return jnp.broadcast_to(actor, (*states.shape[:-1], A)), jnp.float32(0.5)
-
-    rule = {"guidance": GuidanceConfig(rule="calibrated"), "sampler": SamplerConfig(16, churn=0.0)}
-    keys = jnp.stack([KEY, KEY])
-    plain, pulled = guided_windows(model, gaussian, actors, keys, 64, (0.0, 4.0), **rule)
-    assert pulled.shape == (2, 64, layout.length, layout.channels)
-    np.testing.assert_allclose(plain[0], plain[1], atol=1e-5)
-    means = np.array(
-        [[layout.unpack(w)[0].actions.mean() for w in seeds] for seeds in (plain, pulled)]
-    )
-    assert means[1, 0] > means[0, 0] + 0.2 and means[1, 1] < means[0, 1] - 0.2
-    before = len(traces)
-    assert len(list(guided_windows(model, gaussian, actors, keys, 64, (1.0, 2.0), **rule))) == 2
-    assert len(traces) <= 2 * before  # one program for all coefficients of a call
 
 
 def test_refreshes_follow_the_policy_in_one_program() -> None:

@@ -22,16 +22,7 @@ from jaxrl_rollouts.errors import ConfigError, DivergenceError
 from jaxrl_rollouts.networks import Network
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
-from jaxrl_rollouts.offline.behaviours.mixed import plane_random
 from jaxrl_rollouts.offline.data import Transitions, to_device
-from jaxrl_rollouts.offline.environments.plane import PLANE
-from jaxrl_rollouts.offline.synthetic.quality import (
-    correlation_score,
-    dynamics_error,
-    marginal_score,
-    novelty,
-    table,
-)
 from jaxrl_rollouts.offline.synthetic.synther import (
     MixedData,
     SyntherConfig,
@@ -135,7 +126,7 @@ def test_the_trained_parts_fit_together() -> None:
     drawn = generate(
         synther.denoiser, state.average, KEY, layout, 10, config=SamplerConfig(4), batch=4
     )
-    assert drawn.observations.shape == (10, S) and np.isfinite(table(drawn)).all()
+    assert drawn.observations.shape == (10, S) and all(np.isfinite(x).all() for x in drawn)
 
 
 @pytest.mark.parametrize(("share", "real"), [(0.0, 0), (1 / 16, 1), (0.5, 8), (1.0, 16)])
@@ -164,49 +155,6 @@ def test_an_agent_learns_from_mixed_data_with_the_real_statistics() -> None:
 def test_mixing_is_checked() -> None:
     with pytest.raises(ConfigError, match="real_ratio: found 1.5"):
         mixing(1.5)
-
-
-def test_marginals_by_the_textbook() -> None:
-    stats = pytest.importorskip("scipy.stats")
-    rng = np.random.default_rng(0)
-    one, two = rng.normal(size=(300, 2)), rng.normal(0.5, 2.0, (200, 2))
-    want = np.mean([1 - stats.ks_2samp(one[:, i], two[:, i]).statistic for i in range(2)])
-    np.testing.assert_allclose(marginal_score(one, two), want, rtol=1e-9)
-    assert marginal_score(one, one) == 1.0
-    assert marginal_score(one, one + 100.0) == 0.0
-
-
-def test_correlations() -> None:
-    x = np.random.default_rng(0).normal(size=(5000, 1))
-    together, opposed = np.hstack([x, x, 0 * x]), np.hstack([x, -x, 0 * x])
-    np.testing.assert_allclose(correlation_score(together, together), 1.0)
-    np.testing.assert_allclose(correlation_score(together, opposed), 0.0, atol=1e-9)
-    assert np.isnan(correlation_score(x, x))
-
-
-def test_dynamics_are_judged_by_the_simulator() -> None:
-    data = plane_random(jax.random.key(0), 60)
-    exact = dynamics_error(PLANE, data, data, KEY)
-    assert exact.next_observation.max() < 1e-9 and exact.reward.max() < 1e-9
-    assert not exact.terminations.any()
-    unit = np.asarray(data.next_observations).std(0)
-    wrong = data._replace(
-        next_observations=data.next_observations + np.array([0.5, 0.0], np.float32) * unit,
-        terminations=np.arange(len(data.rewards)) == 4,
-    )
-    found = dynamics_error(PLANE, wrong, data, KEY)
-    np.testing.assert_allclose(found.next_observation, 0.125, rtol=1e-3)
-    np.testing.assert_array_equal(np.flatnonzero(found.terminations), [4])
-
-
-def test_novelty_is_the_distance_to_the_nearest_row() -> None:
-    rng = np.random.default_rng(0)
-    real = np.hstack([rng.normal(0, 5, (50, 2)), np.ones((50, 1))])
-    others = np.hstack([rng.normal(0, 5, (7, 2)), np.ones((7, 1))])
-    apart = (others[:, None, :2] - real[None, :, :2]) / real[:, :2].std(0)
-    want = np.sqrt((apart**2).sum(2)).min(1)
-    np.testing.assert_allclose(novelty(real, others), want, rtol=1e-4)
-    np.testing.assert_allclose(novelty(real, real), 0.0, atol=1e-6)
 
 
 @pytest.mark.slow

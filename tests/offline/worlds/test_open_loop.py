@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.experiments.studies.open_loop import rank_correlation, split_error
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, World
 from jaxrl_rollouts.offline.worlds.open_loop import (
     OpenLoop,
     open_loop,
-    rank_correlation,
-    split_error,
     unchanged,
     windows,
 )

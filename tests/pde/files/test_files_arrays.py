@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.pde.fieldset import check_trainable, take_trajectories, to_fields
+from jaxrl_rollouts.pde.fieldset import check_trainable, condition_values, take_trajectories
 from jaxrl_rollouts.pde.files import complete, from_arrays, read, read_arrays
 from jaxrl_rollouts.pde.streaming import all_fields
 
@@ -25,8 +25,7 @@ def test_an_array_without_channels_gets_one() -> None:
     np.testing.assert_array_equal(found.read(1, ALL)[0, :, 0], U[1])
     np.testing.assert_allclose(found.extent[:, 0], [4.0, 2.0, 1.0])
     np.testing.assert_array_equal(found.parameters["c"], [2, 2, 2])
-    data = to_fields(found, conditions=("nu", "dt"))
-    np.testing.assert_allclose(data.conditions, [[1, -5], [2, -5], [3, -5]], rtol=1e-5)
+    np.testing.assert_allclose(condition_values(found, "nu")[:, 0], [1, 2, 3])
 
 
 def test_up_to_three_axes_are_kept_and_trained_on() -> None:
@@ -162,12 +161,10 @@ def test_what_nobody_wrote_is_not_learned_from() -> None:
     """A trajectory of zeros; a channel of zeros, or frames, may be meant."""
     u = np.stack([U, U], 2)
     u[1, :, 0], u[2, :2] = 0, 0
-    assert to_fields(from_arrays(u, dt=0.1)).fields.shape == u.shape
+    assert all_fields(from_arrays(u, dt=0.1), "never") is not None
     u[1] = 0
-    with pytest.raises(DataError, match="trajectory 1: found zero throughout, as 1 of 3 are"):
-        to_fields(from_arrays(u, dt=0.1))
     for stream in ("never", "always"):
-        with pytest.raises(DataError, match="trajectory 1"):
+        with pytest.raises(DataError, match="trajectory 1: found zero throughout, as 1 of 3 are"):
             all_fields(from_arrays(u, dt=0.1), stream)
 
 

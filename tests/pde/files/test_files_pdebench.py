@@ -11,7 +11,7 @@ import pytest
 from helpers_layouts import ALL, N, T, X, Y, make, normal
 
 from jaxrl_rollouts.errors import DataError
-from jaxrl_rollouts.pde.fieldset import to_fields
+from jaxrl_rollouts.pde.fieldset import condition_values
 from jaxrl_rollouts.pde.files import read, read_pdebench
 
 
@@ -39,9 +39,7 @@ def test_named_variables(made: Callable) -> None:
     np.testing.assert_array_equal(found.read(ALL, ALL), expected)
     np.testing.assert_allclose(found.extent, [[1.0, 3.0]] * N, rtol=1e-6)
     assert {k: x[0] for k, x in found.parameters.items()} == {"eta": 0.1, "zeta": 0.1, "M": 1}
-    data = to_fields(found, stride=2, points=2, conditions=("M", "dx"))
-    np.testing.assert_array_equal(data.fields, expected[:, ::2, :, ::4, ::3])
-    assert data.conditions.shape == (N, 3)  # one for the number, one for each axis
+    assert condition_values(found, "dx").shape == (N, 2)  # a column for each axis
 
 
 def test_darcy_has_no_time(made: Callable) -> None:
@@ -51,7 +49,7 @@ def test_darcy_has_no_time(made: Callable) -> None:
         np.testing.assert_array_equal(found.read(ALL, ALL)[:, 0, 1], file["nu"][:])
     assert np.isnan(found.dt).all()
     with pytest.raises(DataError, match="conditions: found no dt, expected a file that has it"):
-        to_fields(found, conditions=("dt",))
+        condition_values(found, "dt")
 
 
 def test_a_group_per_seed(made: Callable) -> None:

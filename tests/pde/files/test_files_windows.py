@@ -16,7 +16,6 @@ from matplotlib.image import imread
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.pde import inspection
-from jaxrl_rollouts.pde.fieldset import condition_table
 from jaxrl_rollouts.pde.files import (
     read,
     read_pdebench,
@@ -57,8 +56,6 @@ def test_windows_are_read_from_their_trajectory(path: Path) -> None:
             window = found.read(row, slice(begin, begin + 5, 2))
             expected = 100 * row + begin + 2 * np.arange(3)
             np.testing.assert_array_equal(window[0, :, 0], np.repeat(expected[:, None], X, 1))
-    table = condition_table(found, ("viscosity", "dx"))
-    assert len(set(table[:, 0])) == len(set(table[:, 1])) == N
 
 
 def test_windows_read_only_themselves(path: Path, bytes_read: list[int]) -> None:

@@ -10,21 +10,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.fitting import make_fitter
-from jaxrl_rollouts.offline.bandit.environment import (
-    IMAGINED_BANDITS,
-    PULLS,
-    TRUE_BANDITS,
-    Arms,
-    reset,
-)
-from jaxrl_rollouts.offline.bandit.rewards import (
+from jaxrl_rollouts.experiments.studies.bandit_beliefs import (
     REWARD_ENSEMBLE,
     FittedRewards,
     fit_rewards,
     logged_pulls,
     penalised,
 )
+from jaxrl_rollouts.experiments.studies.bandit_task import (
+    IMAGINED_BANDITS,
+    PULLS,
+    TRUE_BANDITS,
+    Arms,
+    reset,
+)
+from jaxrl_rollouts.fitting import make_fitter
 from jaxrl_rollouts.rollouts import Members, rollout
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.compare.timing import (
+from jaxrl_rollouts.experiments.benchmarks.timing import (
     Rates,
     claim_times,
     in_turns,

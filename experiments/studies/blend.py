@@ -15,11 +15,10 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.environments.base import Environment, true_model
+from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined
 from jaxrl_rollouts.rollouts import Model, StepResult
 from jaxrl_rollouts.trees import PyTree
-
-from ..environments.base import Environment, true_model
-from .dynamics import Dynamics, Imagined
 
 
 class Blend(NamedTuple):
@@ -38,9 +37,6 @@ def blend_worlds(worlds: PyTree, truths: tuple[float, ...]) -> Blend:
     """Every world (leaves `[K, ...]`) at every model quality: a `Blend` with axis `[W * K]`.
 
     Quality varies slowest: reshape results to `[W, K]`.
-
-    Raises:
-        ConfigError: a quality outside [0, 1], or none.
     """
     if not truths or not all(0.0 <= w <= 1.0 for w in truths):
         raise ConfigError("truths", truths, "at least one, each in [0, 1]")
@@ -64,14 +60,6 @@ def blended_dynamics(learned: Dynamics, env: Environment) -> Dynamics:
     The reward and the termination are the environment's known functions of the blended transition,
     so that the next state is all there is to get wrong. `uncertainty` is that of the learned model
     times `1 - truth`.
-
-    Args:
-        learned: of `learned_dynamics`; its own reward and termination are not used.
-        env: the truth.
-
-    Raises:
-        ConfigError: `env` does not know its state from an observation, or has no known reward or
-            termination.
     """
     reward, termination = env.reward, env.termination
     if reward is None or termination is None:
@@ -105,25 +93,3 @@ def blended_dynamics(learned: Dynamics, env: Environment) -> Dynamics:
         return Imagined(known(reward), following, known(termination))
 
     return Dynamics(Model(step), imagine, learned.members, learned.measured)
-
-
-@functools.lru_cache(maxsize=32)
-def true_dynamics(env: Environment, *, clipped: bool = False) -> Dynamics:
-    """The simulator in the place of a learned model: one member, no uncertainty, `params` unused.
-
-    Args:
-        env: the simulator.
-        clipped: see `true_model`.
-
-    Raises:
-        ConfigError: the observation of `env` does not determine its state.
-    """
-    model = true_model(env, clipped=clipped)
-
-    def imagine(
-        params: PyTree, key: jax.Array, observations: jax.Array, actions: jax.Array
-    ) -> Imagined:
-        following, out = model.step(params, key, observations, actions, None)
-        return Imagined(out.reward[None], following[None], out.terminated[None])
-
-    return Dynamics(model, imagine, 1)

@@ -21,13 +21,13 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.axes import Axes
 
-from .. import loop
-from ..record.context import RunContext
-from ..record.progress import Progress
-from ..reports.report import Report
-from ..trees import equations
-from .claims import add_claim
-from .draw import picture
+from jaxrl_rollouts import loop
+from jaxrl_rollouts.compare.claims import add_claim
+from jaxrl_rollouts.compare.draw import picture
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.record.progress import Progress
+from jaxrl_rollouts.reports.report import Report
+from jaxrl_rollouts.trees import equations
 
 
 class Rates(dict[Any, np.ndarray]):
@@ -64,11 +64,7 @@ class Timing:
 
 
 def timed(work: Callable[[], Any]) -> float:
-    """Seconds until the result is there.
-
-    Raises:
-        TypeError: `work` returns nothing, so that nobody can wait for what it dispatched.
-    """
+    """Seconds until the result is there."""
     begin = time.perf_counter()
     result = work()
     if result is None:
@@ -139,13 +135,7 @@ def trainer(learner: Any, data: Any) -> Callable[[int], loop.Trained]:
 
 
 def start_report(context: RunContext, config: Any, peers: Mapping[str, str]) -> Report:
-    """A benchmark's report with its first notes.
-
-    Args:
-        context: of the run.
-        config: whose settings name the peers' interpreters; one that is empty leaves them out.
-        peers: such a setting -> the library, or libraries, to run there.
-    """
+    """A benchmark's report with its first notes."""
     report = Report.of(context, 1)
     note_load(report, "at the start")
     for setting, names in peers.items():
@@ -173,15 +163,6 @@ def claim_times(
 ) -> float:
     """Claim that ours does at least `times` the work per second of the fastest of the others.
 
-    Args:
-        report: where the claim goes.
-        name: of the claim.
-        rates: of ours and the others.
-        ours, others: who in `rates`; None means all but ours.
-        times: the bound of the median over the rounds.
-        means: what is compared; `{best}` becomes the name of the fastest.
-        source: of the bound.
-
     Returns:
         The median of ours over the fastest, round by round: a column of the row.
     """
@@ -203,17 +184,7 @@ def show_seeds(
     source: str,
     times: float = 4.0,
 ) -> None:
-    """Table, claim and picture of the time to train several seeds in one program.
-
-    Args:
-        report, context: of the run.
-        title: what is trained.
-        train: number of seeds -> a timed training; see `trainer`.
-        seeds: numbers of them, ascending; each is compared with the first.
-        repeats: rounds in which every number is timed once.
-        source: of the bound.
-        times: the most that the last of `seeds` may take, in times of the first.
-    """
+    """Table, claim and picture of the time to train several seeds in one program."""
     for n in seeds:
         train(n)  # compiles
     timers = {n: lambda n=n: train(n).run_seconds for n in seeds}
@@ -238,14 +209,7 @@ def show_seeds(
 def draw_growth(
     ax: Axes, at: Sequence[int], times: Sequence[float], proportional: str, labels: tuple[str, str]
 ) -> None:
-    """Times over how many there are, and what they would be if each took as long as the first.
-
-    Args:
-        ax: where.
-        at, times: how many, and the time they take.
-        proportional: name of the dotted line.
-        labels: of the axes.
-    """
+    """Times over how many there are, and what they would be if each took as long as the first."""
     ax.plot(at, times, "o-", label="measured")
     ax.plot(at, times[0] / at[0] * np.array(at), ":", color="black", label=proportional)
     ax.set_xlabel(labels[0])

@@ -1,8 +1,7 @@
 """Recurrent dueling double DQN: an agent with discrete actions that remembers its episode.
 
 NEUBAY's bandit agent (Ni et al. 2025, arXiv 2512.04341). An iteration rolls episodes in
-imagination, one ensemble member each, puts them in the tape buffer and takes gradient steps on
-tapes of it. Policy and values share one network; its memory learns slower than its head.
+imagination, one ensemble member each, and takes gradient steps on tapes of the buffer.
 """
 
 from __future__ import annotations
@@ -11,31 +10,30 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+from flax import linen as nn
 
-from jaxrl_rollouts.configs import (
-    check,
-    fraction,
-    layers,
-    number,
-    positive,
-    step_size,
-)
+from jaxrl_rollouts.configs import check, fraction, layers, number, positive, step_size
 from jaxrl_rollouts.descent import descend
+from jaxrl_rollouts.networks import MLP, from_linen, uniform
+from jaxrl_rollouts.offline.method import Agent, Learner
+from jaxrl_rollouts.offline.recurrent import tapes
+from jaxrl_rollouts.offline.recurrent.memory import (
+    MemoryConfig,
+    Parts,
+    make_memory,
+    parts_optimiser,
+)
+from jaxrl_rollouts.offline.recurrent.sac import error_loss
+from jaxrl_rollouts.offline.recurrent.tapes import Tape, TapeBuffer
+from jaxrl_rollouts.offline.recurrent.timesteps import Timestep, from_trajectory, timestep_shapes
 from jaxrl_rollouts.rollouts import Members, Model, Trajectory, rollout
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
-
-from ..method import Agent, Learner
-from . import tapes
-from .memory import MemoryConfig, Parts, parts_optimiser
-from .q import RecurrentQ, error_loss, make_recurrent_q
-from .tapes import Tape, TapeBuffer
-from .timesteps import Timestep, from_trajectory, timestep_shapes
 
 
 @dataclass(frozen=True)
@@ -57,8 +55,6 @@ class DqnConfig:
         episodes: rolled per iteration.
         utd_ratio: gradient steps for each of their transitions.
         tape_length, capacity: timesteps of a tape and of the buffer.
-        weighting: which episodes a tape is made of; see `tapes.sample`.
-        real_weight: weight of real timesteps in the loss; None means over all alike.
     """
 
     memory: MemoryConfig = field(default_factory=MemoryConfig)
@@ -77,8 +73,6 @@ class DqnConfig:
     utd_ratio: float = number(0.02, above=0, most=1)
     tape_length: int = positive(1000)
     capacity: int = positive(1_000_000)
-    weighting: Literal["episode", "timestep"] = "episode"
-    real_weight: float | None = None
 
 
 class Task(NamedTuple):
@@ -125,6 +119,61 @@ class DqnLearnerState(NamedTuple):
     key: jax.Array
 
 
+class RecurrentQ(NamedTuple):
+    """Functions of one network.
+
+    Attributes:
+        init: `key -> Parts`.
+        tape: `(params, observations [L, D], starts [L] bool) -> [L, actions]`.
+        now: `(params, observation [B, D], carry) -> (values [B, actions], carry)`.
+        start: `batch -> carry` of episodes that begin.
+    """
+
+    init: Callable[[jax.Array], Parts]
+    tape: Callable[[Parts, jax.Array, jax.Array], jax.Array]
+    now: Callable[[Parts, jax.Array, PyTree], tuple[jax.Array, PyTree]]
+    start: Callable[[int], PyTree]
+
+
+def dueling(value: jax.Array, advantage: jax.Array) -> jax.Array:
+    """`Q = V + A - mean A`: `[..., 1]` and `[..., actions]` to `[..., actions]`."""
+    return value + advantage - advantage.mean(-1, keepdims=True)
+
+
+def make_recurrent_q(
+    config: MemoryConfig, head_dims: tuple[int, ...], observation_size: int, actions: int
+) -> RecurrentQ:
+    """Build the functions; `head_dims` are the hidden layers between memory and values.
+
+    Values start near zero: the last layers' weights are within `sqrt(0.01 / width)`.
+    """
+    memory = make_memory(config, observation_size)
+    layers = MLP(
+        head_dims,
+        (1, actions),
+        nn.leaky_relu,
+        layer_norm=True,
+        bias_init=None,
+        head_init=uniform(math.sqrt(0.01 / head_dims[-1])),
+        head_bias_init=jax.nn.initializers.zeros,
+    )
+    heads = from_linen(layers, jax.ShapeDtypeStruct((1, memory.features), jnp.float32))
+
+    def init(key: jax.Array) -> Parts:
+        memory_key, head_key = jax.random.split(key)
+        return Parts(memory.init(memory_key), heads.init(head_key))
+
+    def tape(params: Parts, observations: jax.Array, starts: jax.Array) -> jax.Array:
+        features, _ = memory.scan(params.memory, observations, starts)
+        return dueling(*heads.apply(params.head, features))
+
+    def now(params: Parts, observation: jax.Array, carry: PyTree) -> tuple[jax.Array, PyTree]:
+        features, carry = memory.step(params.memory, carry, observation)
+        return dueling(*heads.apply(params.head, features)), carry
+
+    return RecurrentQ(init, tape, now, memory.start)
+
+
 class DqnNets(NamedTuple):
     """What the functions of this module are bound to."""
 
@@ -155,10 +204,6 @@ def make_recurrent_dqn(config: DqnConfig, task: Task) -> Learner:
 
     Its agent's `policy` is epsilon-greedy and takes `(params, epsilon)` for the actor; its `update`
     takes a `Tape` for a batch.
-
-    Raises:
-        ConfigError: a setting is out of range, or a tape or an iteration's episodes do not fit
-            into the buffer.
     """
     check(config)
     network = make_recurrent_q(config.memory, config.head_dims, task.observation_size, task.actions)
@@ -228,7 +273,7 @@ def loss(
     bootstrapped = jax.lax.stop_gradient(reward + config.discount * alive * following)
     chosen = values[rows, timesteps.actions]
     each = error_loss(chosen - bootstrapped, config.huber)
-    total = tapes.weighted_mean(each, tape.mask, timesteps.real, config.real_weight)
+    total = tapes.masked_mean(each, tape.mask)
     return total, {"loss": total, "q_mean": tapes.masked_mean(chosen, tape.mask)}
 
 
@@ -292,7 +337,7 @@ def iteration(
     buffer = tapes.add(state.buffer, timesteps, lengths)
 
     def learn(carry: DqnState, key: jax.Array) -> tuple[DqnState, dict[str, jax.Array]]:
-        tape = tapes.sample(buffer, key, config.tape_length, weighting=config.weighting)
+        tape = tapes.sample(buffer, key, config.tape_length)
         return update(nets, carry, key, tape)
 
     keys = jax.random.split(learn_key, nets.updates)

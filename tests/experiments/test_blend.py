@@ -14,16 +14,21 @@ import pytest
 from jaxrl_rollouts.configs import coefficients
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.experiments.studies.blend import Blend, blend_worlds, blended_dynamics
 from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
-from jaxrl_rollouts.offline.data import Transitions
+from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
 from jaxrl_rollouts.offline.environments.plane import PLANE
 from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.mobile import Mobile
 from jaxrl_rollouts.offline.methods.model_based import Imagination, ModelBased, Rollouts, bind
 from jaxrl_rollouts.offline.methods.mopo import Mopo
-from jaxrl_rollouts.offline.worlds.blend import Blend, blend_worlds, blended_dynamics, true_dynamics
-from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined, learned_dynamics
+from jaxrl_rollouts.offline.worlds.dynamics import (
+    Dynamics,
+    Imagined,
+    learned_dynamics,
+    true_dynamics,
+)
 from jaxrl_rollouts.offline.worlds.fit import make_world_model
 from jaxrl_rollouts.rollouts import Model, outcome
 
@@ -172,9 +177,7 @@ def trainer(method: ModelBased) -> Callable[[float], Any]:
     @jax.jit
     def critic(truth: jax.Array) -> Any:
         world = model.world(model.fitter.init(jax.random.key(1)))
-        data = Imagination(
-            jax.tree.map(jnp.asarray, rows()), Blend(world, truth), own, jnp.ones(())
-        )
+        data = Imagination(to_device(rows()), Blend(world, truth), own, jnp.ones(()))
         return learner.update(learner.init(jax.random.key(2), data), data)[0].agent.critic
 
     return critic

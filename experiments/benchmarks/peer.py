@@ -24,9 +24,10 @@ import jax
 import numpy as np
 from flax.traverse_util import flatten_dict
 
-from ..errors import ConfigError, DataError
-from ..record.context import RunContext
-from ..trees import PyTree
+from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.trees import PyTree
+
 from .timing import Timing, in_turns
 
 SHARED = Path(__file__).parent / "peers"  # on the path of every peer
@@ -114,14 +115,7 @@ class Peer:
         raise self._gone()
 
     def start(self, folder: Path) -> dict[str, str]:
-        """Have it build what is timed; the versions of its libraries.
-
-        Args:
-            folder: for our weights, if it gets them.
-
-        Raises:
-            DataError: it has another number of parameters than ours.
-        """
+        """Have it build what is timed; the versions of its libraries."""
         theirs, weights = self.theirs, folder / f"weights_{self.theirs.script.stem}.npz"
         if theirs.weights is not None:
             write_weights(weights, theirs.weights)
@@ -133,11 +127,7 @@ class Peer:
         return answer
 
     def check_same(self) -> float:
-        """Largest difference between its network and ours on our weights, relative to ours.
-
-        Raises:
-            DataError: they are not the same network.
-        """
+        """Largest difference between its network and ours on our weights, relative to ours."""
         differences = []
         for inputs, ours in self.theirs.outputs:
             lists = {name: np.asarray(values).tolist() for name, values in inputs.items()}
@@ -188,9 +178,6 @@ def time_beside(
     """Ours and theirs, work per second in turns, once their networks are known to be the same.
 
     Its columns are `networks differ by`, where that was asked.
-
-    Raises:
-        DataError: their network is not ours.
     """
     timers, columns, notes, versions = dict(ours), {}, [], {}
     with Peer(theirs) if theirs.python else nullcontext() as peer:
@@ -205,11 +192,7 @@ def time_beside(
 
 
 def check_interpreter(setting: str, python: str, needs: str) -> None:
-    """The interpreter exists, where one is given.
-
-    Raises:
-        ConfigError: it does not.
-    """
+    """The interpreter exists, where one is given."""
     if python and not Path(python).exists():
         raise ConfigError(setting, python, f"an interpreter that has {needs}")
 

@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.bandit.environment import TEST_ARMS
-from jaxrl_rollouts.offline.bandit.optimum import Beliefs, Optimum, play_optimum, stopping_boundary
+from jaxrl_rollouts.experiments.studies.bandit_beliefs import (
+    Beliefs,
+    Optimum,
+    play_optimum,
+    stopping_boundary,
+)
+from jaxrl_rollouts.experiments.studies.bandit_task import TEST_ARMS
 
 # Measured once by an independent program with 4000 sampled episodes per cell.
 TABLE = {

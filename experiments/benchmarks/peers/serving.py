@@ -13,14 +13,7 @@ from typing import Any
 
 
 def serve(make: Callable[[SimpleNamespace], Any]) -> None:
-    """Answer every JSON line of the standard input with a line `RESULT {...}`.
-
-    Args:
-        make: what the first question (`start`, with the settings) is made into. It can
-            `describe()` what it built (how many parameters, the versions of its libraries), has
-            `said(**inputs)`, what its network makes of them, and knows the `seconds(kind, **how)`
-            that training and other work takes; some can also `compile()`.
-    """
+    """Answer every JSON line of the standard input with a line `RESULT {...}`."""
     study: Any = None
     for line in sys.stdin:
         question = json.loads(line)

@@ -9,9 +9,9 @@ import jax
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.compare.peer import Peer, Theirs, shaken, write_weights
 from jaxrl_rollouts.diffusion import ResidualMlpConfig, make_residual_mlp
 from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.experiments.benchmarks.peer import Peer, Theirs, shaken, write_weights
 from jaxrl_rollouts.networks import parameter_count
 
 # A network that answers every field with zeros, and dies when told to.

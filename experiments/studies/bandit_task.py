@@ -1,4 +1,8 @@
-"""The bandit as a task for the recurrent agent, and how well it plays true bandits."""
+"""NEUBAY's two-armed bandits: arm 0 is known from data, arm 1 is not; and how an agent plays them.
+
+An episode is 100 pulls of one bandit; what the arms pay is found out within it. Actions are arm
+numbers, `[B]` int32; the models here are for `rollout`.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +14,89 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.rollouts import Members, rollout
+from jaxrl_rollouts.offline.method import Agent
+from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig, Parts
+from jaxrl_rollouts.rollouts import Members, Model, StepResult, outcome, rollout
 
-from ..method import Agent
-from ..recurrent.dqn import DqnConfig, Task
-from ..recurrent.memory import MemoryConfig, Parts
-from .environment import (
-    ARMS,
-    IMAGINED_BANDITS,
-    KNOWN,
-    OBSERVATION,
-    PULLS,
-    TEST_ARMS,
-    TRUE_BANDITS,
-    BanditState,
-    reset,
-)
+from .bandit_dqn import DqnConfig, Task
+
+PULLS = 100
+ARMS = 2
+OBSERVATION = ARMS + 2
+TEST_ARMS = (0.01, 0.15, 0.3, 0.45, 0.55, 0.7, 0.85, 0.99)
+KNOWN = 0.5  # what arm 0 pays in every test bandit
+
+
+class BanditState(NamedTuple):
+    """`B` bandits in play.
+
+    Attributes:
+        observation: `[B, 4]`: 0, one-hot of the last arm, the last reward (arm 0 and 0 at first).
+        time: `[B]` int32, pulls so far.
+    """
+
+    observation: jax.Array
+    time: jax.Array
+
+
+class Arms(NamedTuple):
+    """What `M` imagined bandits pay, one of an ensemble's opinions each.
+
+    Attributes:
+        mean, std: `[M, 2]` of the reward of each arm.
+        spread: `[2]` standard deviation over members of the mean: how unknown an arm is.
+        penalty: scalar; the reward to learn from is what was rewarded minus `penalty * spread`.
+    """
+
+    mean: jax.Array
+    std: jax.Array
+    spread: jax.Array
+    penalty: jax.Array
+
+
+def reset(batch: int) -> BanditState:
+    """`B` bandits of which nothing has been pulled."""
+    first = jnp.zeros((batch, OBSERVATION)).at[:, 1].set(1.0)
+    return BanditState(first, jnp.zeros((batch,), jnp.int32))
+
+
+def observe(state: BanditState) -> jax.Array:
+    """`[B, 4]`."""
+    return state.observation
+
+
+def _proceed(
+    state: BanditState, action: jax.Array, rewarded: jax.Array, **fields: jax.Array
+) -> tuple[BanditState, StepResult]:
+    batch, time = action.shape[0], state.time + 1
+    seen = [jnp.zeros((batch, 1)), jax.nn.one_hot(action, ARMS), rewarded[:, None]]
+    out = outcome(batch, truncated=time >= PULLS, **fields)
+    return BanditState(jnp.concatenate(seen, -1), time), out
+
+
+def _bernoulli(
+    chances: jax.Array, key: jax.Array, state: BanditState, action: jax.Array, member: jax.Array
+) -> tuple[BanditState, StepResult]:
+    rewarded = jax.random.uniform(key, action.shape) < chances[member, action]
+    rewarded = rewarded.astype(jnp.float32)
+    return _proceed(state, action, rewarded, reward=rewarded)
+
+
+def _imagined(
+    arms: Arms, key: jax.Array, state: BanditState, action: jax.Array, member: jax.Array
+) -> tuple[BanditState, StepResult]:
+    noise = jax.random.normal(key, action.shape)
+    rewarded = arms.mean[member, action] + arms.std[member, action] * noise
+    lost = arms.spread[action]
+    return _proceed(
+        state, action, rewarded, reward=rewarded - arms.penalty * lost, uncertainty=lost
+    )
+
+
+# Parameters `[M, 2]`: chances that each arm of each bandit pays 1; `member` is the bandit.
+TRUE_BANDITS = Model(_bernoulli, observe)
+# Parameters `Arms`. The last observed reward is what was rewarded, `reward` is penalised.
+IMAGINED_BANDITS = Model(_imagined, observe)
 
 # Sizes and rates with which 10 000 gradient steps are enough (seconds to minutes on a CPU).
 SMALL_AGENT = DqnConfig(
@@ -78,11 +149,7 @@ def play(
     """Play true bandits greedily, for every seed.
 
     Args:
-        agent: whose policy.
-        params: with a leading seed axis.
         keys: `[seeds]`.
-        episodes: of 100 pulls, for every arm.
-        arms: chances that arm 1 pays; arm 0's is 0.5.
 
     Returns:
         A `BanditPlay` of `[seeds, arms]`.

@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.loop import train
-from jaxrl_rollouts.offline.bandit.agent import SMALL_AGENT, bandit_task, play
-from jaxrl_rollouts.offline.bandit.environment import Arms
-from jaxrl_rollouts.offline.recurrent.dqn import (
+from jaxrl_rollouts.experiments.studies.bandit_dqn import (
     DqnConfig,
     DqnState,
     buffer_bytes,
     buffer_size,
+    dueling,
     make_recurrent_dqn,
+    make_recurrent_q,
 )
+from jaxrl_rollouts.experiments.studies.bandit_task import SMALL_AGENT, Arms, bandit_task, play
+from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
-from jaxrl_rollouts.offline.recurrent.q import dueling, make_recurrent_q
 from jaxrl_rollouts.offline.recurrent.tapes import Tape
 from jaxrl_rollouts.offline.recurrent.timesteps import Timestep
 
@@ -89,7 +89,7 @@ def explicit_loss(params: Any, target: Any, tape: Tape, config: DqnConfig) -> ja
     values = network.tape(params, tape.timesteps.observations, tape.starts)
     slow = network.tape(target, tape.timesteps.observations, tape.starts)
     starts, timesteps = np.asarray(tape.starts), jax.tree.map(np.asarray, tape.timesteps)
-    means: dict[bool, list] = {True: [], False: []}
+    losses = []
     for t in range(L - 1):
         if starts[t + 1]:
             continue  # the final observation of an episode
@@ -99,18 +99,13 @@ def explicit_loss(params: Any, target: Any, tape: Tape, config: DqnConfig) -> ja
         loss = 0.5 * gap**2
         if (delta := config.huber) is not None:
             loss = jnp.where(jnp.abs(gap) < delta, loss, delta * (jnp.abs(gap) - delta / 2))
-        means[bool(timesteps.real[t])].append(loss)
-    if config.real_weight is None:
-        return jnp.mean(jnp.stack(means[True] + means[False]))
-    real, imagined = (jnp.mean(jnp.stack(means[k])) for k in (True, False))
-    return config.real_weight * real + (1 - config.real_weight) * imagined
+        losses.append(loss)
+    return jnp.mean(jnp.stack(losses))
 
 
-@pytest.mark.parametrize(
-    ("real_weight", "huber"), [(None, 1.0), (0.2, 1.0), (0.2, 2.5), (0.2, None)]
-)
-def test_loss_and_gradient(real_weight: float | None, huber: float | None) -> None:
-    config = replace(CONFIG, real_weight=real_weight, huber=huber)
+@pytest.mark.parametrize("huber", [1.0, 2.5, None])
+def test_loss_and_gradient(huber: float | None) -> None:
+    config = replace(CONFIG, huber=huber)
     state, after, metrics = updated(config)
     tape = some_tape()
     want, gradient = jax.jit(

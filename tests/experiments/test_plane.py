@@ -1,0 +1,126 @@
+"""What is known exactly of the plane: its optimum, the edge of reach, samples of a region."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.experiments.studies.plane import (
+    BoxDistance,
+    Reach,
+    optimal_policy,
+    optimal_return,
+    optimal_value,
+    sample_region,
+)
+from jaxrl_rollouts.offline.collect import random_policy
+from jaxrl_rollouts.offline.environments import as_model, true_model
+from jaxrl_rollouts.offline.environments.plane import PLANE
+from jaxrl_rollouts.offline.evaluation import evaluate
+from jaxrl_rollouts.rollouts import rollout
+
+REACH = Reach(BoxDistance(6.0), 3)
+
+
+@pytest.fixture(scope="module")
+def starts() -> jax.Array:
+    return PLANE.reset(jax.random.key(7), 2000).observation
+
+
+def test_optimum_over_thirty_steps_is_about_26(starts: jax.Array) -> None:
+    # from the origin: seven diagonal steps, 6, 5, ... 0 from the goal in each coordinate, then stay
+    by_hand = sum(np.exp(-2 * distance**2 / 18) for distance in range(7)) + 23
+    np.testing.assert_allclose(optimal_return(jnp.zeros(2)), by_hand, rtol=1e-6)
+    assert by_hand == pytest.approx(26.15, abs=0.01)
+    assert optimal_return(starts).mean() == pytest.approx(25.97, abs=0.1)
+    played = evaluate(PLANE, optimal_policy, None, jax.random.key(0), 500)
+    assert played.returns.mean() == pytest.approx(25.97, abs=0.15)
+    assert played.lengths.tolist() == [30] * 500 and not played.terminated.any()
+
+
+def test_optimal_policy_earns_exactly_the_optimal_return(starts: jax.Array) -> None:
+    played = rollout(
+        as_model(PLANE),
+        None,
+        PLANE.set_observation(starts[:50]),
+        jax.random.key(0),
+        horizon=30,
+        policy=optimal_policy,
+    )
+    np.testing.assert_allclose(played.steps.rewards.sum(0), optimal_return(starts[:50]), rtol=1e-5)
+
+
+def test_no_perturbed_policy_beats_it(starts: jax.Array) -> None:
+    def noisy(scale: float, key: jax.Array, observation: jax.Array, memory: tuple) -> tuple:
+        action, memory = optimal_policy(None, key, observation, memory)
+        return action + scale * jax.random.normal(key, action.shape), memory
+
+    for scale in (0.05, 0.5, 5.0):
+        played = rollout(
+            as_model(PLANE),
+            None,
+            PLANE.set_observation(starts),
+            jax.random.key(1),
+            horizon=30,
+            policy=noisy,
+            policy_params=scale,
+        )
+        assert (played.steps.rewards.sum(0) <= optimal_return(starts) + 1e-4).all()
+
+
+@pytest.mark.usefixtures("as_users_compile")  # two thousand sweeps
+def test_dynamic_programming_agrees_with_the_closed_form(starts: jax.Array) -> None:
+    grid = jax.jit(optimal_value, static_argnames=("half_width", "per_unit", "sweeps"))(0.99)
+    wide = jax.random.uniform(jax.random.key(1), (2000, 2), minval=-20.0, maxval=20.0)
+    for states in (starts, wide):
+        exact = optimal_return(states, discount=0.99, horizon=None)
+        np.testing.assert_allclose(grid(states), exact, atol=0.01)
+    at_start = grid(starts)
+    assert at_start.min() > 94 and at_start.max() < 99
+    assert grid.values.max() == pytest.approx(100.0, rel=1e-4)
+
+
+def test_thirty_sweeps_give_the_thirty_step_optimum(starts: jax.Array) -> None:
+    grid = optimal_value(1.0, sweeps=30, half_width=40)
+    np.testing.assert_allclose(grid(starts), optimal_return(starts), atol=0.02)
+
+
+def test_interpolation_is_exact_on_grid_points_and_clips_outside() -> None:
+    grid = optimal_value(0.9, half_width=10, per_unit=2, sweeps=200)
+    points = jnp.array([[-10.0, -10.0], [7.0, 7.0], [10.0, 10.0], [3.5, -2.0]])
+    index = ((points + 10) * 2).astype(int)
+    np.testing.assert_allclose(grid(points), grid.values[index[:, 0], index[:, 1]], rtol=1e-6)
+    np.testing.assert_allclose(grid(jnp.array([50.0, 50.0])), grid.values[-1, -1])
+
+
+def test_infinite_horizon_needs_a_discount() -> None:
+    with pytest.raises(ValueError, match="expected below 1"):
+        optimal_return(jnp.zeros(2), discount=1.0, horizon=None)
+
+
+def test_within_and_edge_are_a_partition_of_what_k_steps_reach() -> None:
+    states = jnp.asarray(np.random.default_rng(1).uniform(-20, 20, (2000, 2)), jnp.float32)
+    within, edge = REACH.within(states), REACH.edge(states)
+    assert within.any() and edge.any() and not (within & edge).any()
+    np.testing.assert_array_equal(within | edge, REACH.distance(states) <= 3)
+
+
+@pytest.mark.parametrize("policy", [random_policy(2), optimal_policy])
+def test_edge_states_appear_only_as_the_last_state_of_a_rollout(policy) -> None:
+    start = jax.random.uniform(jax.random.key(3), (500, 2), minval=-2.0, maxval=2.0)
+    reach = Reach(BoxDistance(2.0), 4)
+    rolled = rollout(true_model(PLANE), None, start, jax.random.key(1), horizon=4, policy=policy)
+    assert reach.distance(rolled.steps.next_observations).max() <= 4
+    updated = reach.distance(rolled.steps.observations)
+    assert updated.max() <= 3  # never beyond what fewer steps reach
+    last = reach.edge(rolled.state)
+    assert (last.mean() > 0.2) == (policy is optimal_policy)  # random walks seldom get that far
+
+
+def test_samples_of_a_region_are_in_it_and_spread() -> None:
+    for member in (REACH.within, REACH.edge):
+        states = sample_region(REACH, member, 128)
+        assert states.shape == (128, 2) and member(states).all()
+        assert len(np.unique(np.sign(states), axis=0)) == 4  # all quadrants
