@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from .environments import from_gymnasium as from_gymnasium
     from .environments import make as make
     from .environments import register_environment as register_environment
+    from .fitted_q import FqeConfig as FqeConfig
+    from .fitted_q import fqe as fqe
     from .job import train as train
     from .method import Method as Method
     from .methods import METHODS as METHODS

@@ -13,7 +13,8 @@ REGISTRIES = (AGENTS, METHODS, NETWORKS, OBJECTIVES, LAYOUTS)
 
 
 @pytest.mark.parametrize(
-    ("registry", "name"), [(one, name) for one in REGISTRIES for name in one], ids=str
+    ("registry", "name"),
+    [pytest.param(one, name, id=f"{one.kind}-{name}") for one in REGISTRIES for name in one],
 )
 def test_a_class_is_defined_where_its_name_leads(registry: Registry, name: str) -> None:
     """Else a saved file, which names the class by its module, cannot be read."""

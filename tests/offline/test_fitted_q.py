@@ -1,0 +1,86 @@
+"""Fitted Q evaluation: known values of chains, of a policy's own actions, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from jaxrl_rollouts import offline
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.agents.bc import Bc
+from jaxrl_rollouts.offline.data import Dataset
+from jaxrl_rollouts.offline.fitted_q import FqeConfig, fqe
+from jaxrl_rollouts.offline.result import TrainResult
+
+QUICK = FqeConfig(members=3, hidden=(16,), steps=2000, lr=5e-3, tau=0.05, discount=0.9)
+
+
+def chain(length: int, episodes: int, *, ends: bool, reward: str = "one") -> Dataset:
+    """Episodes of `length` steps whose observation is the step, one-hot."""
+    rng = np.random.default_rng(0)
+    seen = np.tile(np.eye(length + 1, dtype=np.float32), (episodes, 1, 1))
+    actions = rng.uniform(-1, 1, (episodes * length, 1)).astype(np.float32)
+    last = np.tile(np.arange(length) == length - 1, episodes)
+    return offline.from_arrays(
+        observations=seen[:, :-1].reshape(-1, length + 1),
+        next_observations=seen[:, 1:].reshape(-1, length + 1),
+        actions=actions,
+        rewards=np.ones(len(actions), np.float32) if reward == "one" else 2 * actions[:, 0] + 1,
+        terminals=last & ends,
+        timeouts=last & (not ends),
+        name="chain",
+    )
+
+
+def circle(reward: str = "one") -> Dataset:
+    """One state for ever: episodes are cut, never ended."""
+    made = chain(5, 40, ends=False, reward=reward)
+    rows = made.transitions
+    same = np.ones_like(rows.observations)
+    return replace(made, transitions=rows._replace(observations=same, next_observations=same))
+
+
+@pytest.fixture(scope="module")
+def cloned() -> TrainResult:
+    """Two policies that act 0.5, whatever they see."""
+    data = circle()
+    half = np.full_like(data.transitions.actions, 0.5)
+    data = replace(data, transitions=data.transitions._replace(actions=half))
+    method = Bc(hidden=(8,), steps=600, per_iteration=200, batch_size=32, actor_lr=0.01)
+    return offline.train(data, method, seeds=2, evaluations=1, episodes=1, environment="none")
+
+
+def test_a_reward_for_ever_is_worth_ten(cloned: TrainResult) -> None:
+    found = fqe(cloned, circle(), QUICK)
+    assert found.value.shape == (2,) and found.by_member.shape == (2, 3)
+    np.testing.assert_allclose(found.value, 10.0, atol=0.1)
+    assert (found.clipped < 0.2).all()
+
+
+def test_a_termination_ends_the_value(cloned: TrainResult) -> None:
+    """1 + 0.9 + ... + 0.9^4 from the first of five states."""
+    found = fqe(cloned, chain(5, 40, ends=True), QUICK)
+    np.testing.assert_allclose(found.value, 4.0951, atol=0.15)
+
+
+def test_it_is_the_value_of_the_policy_and_not_of_the_data(cloned: TrainResult) -> None:
+    """Rewards `2 a + 1` of random actions: 1 on average, 2 of a policy that acts 0.5."""
+    np.testing.assert_allclose(fqe(cloned, circle("action"), QUICK).value, 20.0, rtol=0.05)
+
+
+def test_seeds_side_by_side_are_runs_alone(cloned: TrainResult) -> None:
+    data, short = circle("action"), replace(QUICK, steps=600)
+    both = fqe(cloned, data, short, seed=3)
+    again = fqe(cloned, data, short, seed=3)
+    np.testing.assert_array_equal(both.by_member, again.by_member)
+    other = fqe(cloned, data, short, seed=4)
+    assert (both.by_member != other.by_member).any()
+
+
+def test_what_cannot_be_read_is_refused(cloned: TrainResult) -> None:
+    with pytest.raises(ConfigError, match="steps: found 500, expected at least 600: three time"):
+        fqe(cloned, circle(), replace(QUICK, steps=500))
+    with pytest.raises(ConfigError, match="members"):
+        fqe(cloned, circle(), replace(QUICK, members=0))
