@@ -21,6 +21,7 @@ from jaxrl_rollouts.pde.trained import TrainedEmulator
 
 N = 16
 NET = Resnet(width=8, blocks=1, dilations=(1, 2), embedding=8)
+TINY = fixtures.tiny()
 
 
 def waves(frames: int, speed: float = 1.0) -> np.ndarray:
@@ -43,10 +44,10 @@ def test_as_many_frames_are_taken_as_make_a_step(trained: TrainedEmulator) -> No
         assert frames_per_step(trained, from_arrays(waves(6), dt=0.1)) == 5
     with pytest.warns(UserWarning, match="not compared with its rollouts"):
         assert frames_per_step(trained, from_arrays(waves(6), dt=0.33)) is None
-    two = fit("mse", waves(12), network=NET, history=2, steps=1).emulator
+    two = fit("mse", waves(12), network=TINY, history=2, steps=1).emulator
     assert two.dt is None and frames_per_step(two, from_arrays(waves(6), dt=9.0)) == 1
     known = from_arrays(waves(12), dt=0.5)
-    two = fit("mse", known, network=NET, history=2, steps=1).emulator
+    two = fit("mse", known, network=TINY, history=2, steps=1).emulator
     with pytest.raises(DataError, match="frames 0.33 apart, expected 0.5.*it sees 2 frames"):
         frames_per_step(two, from_arrays(waves(6), dt=0.33))
 
@@ -94,7 +95,7 @@ def test_in_a_plane_with_walls_the_name_of_what_comes_fits(
     u = np.random.default_rng(0).normal(size=(3, 4, 1, 8, 8)).cumsum(1)
     kinds = np.asarray(["periodic", "wall"])
     np.savez("plane.npz", u=u, boundaries=kinds)
-    own = fit("mse", "plane.npz", network=NET, steps=1).emulator
+    own = fit("mse", "plane.npz", network=TINY, steps=1).emulator
     cli.dispatch(["pde", "roll", str(own.save("emulator")), "plane.npz", "--steps", "2"])
     assert read("rolled.npz").boundaries == tuple(kinds)
 
@@ -102,7 +103,7 @@ def test_in_a_plane_with_walls_the_name_of_what_comes_fits(
 def test_parameters_that_did_not_vary_are_kept_and_compared(tmp_path: Path) -> None:
     """An emulator of diffusivity 0.01 on a file of 0.03, or of none."""
     fields = from_arrays(waves(6), conditions={"D": 0.01, "nu": np.linspace(1, 2, 6)})
-    own = fit("mse", fields, network=NET, steps=1).emulator
+    own = fit("mse", fields, network=TINY, steps=1).emulator
     assert own.parameters == {"D": (0.01, 0.01), "nu": (1.0, 2.0)} and list(own.conditions) == [
         "nu"
     ]
@@ -124,7 +125,7 @@ def test_a_rolled_file_is_compared_by_parameters_and_by_nrmse(
     tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    own = fit("mse", from_arrays(waves(6), dt=1.0, conditions={"D": 0.01}), network=NET, steps=1)
+    own = fit("mse", from_arrays(waves(6), dt=1.0, conditions={"D": 0.01}), network=TINY, steps=1)
     folder = str(own.save("emulator"))
     np.savez("other.npz", u=waves(6), dt=1.0, D=0.03)
     with pytest.warns(UserWarning, match="D: found 0.03, expected 0.01"):

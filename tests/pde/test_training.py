@@ -22,7 +22,6 @@ from jaxrl_rollouts.pde.evaluation import Holdout, sample
 from jaxrl_rollouts.pde.field import roll_emulator
 from jaxrl_rollouts.pde.fieldset import Fields
 from jaxrl_rollouts.pde.objectives import Mse, Refiner
-from jaxrl_rollouts.pde.operators import Resnet
 from jaxrl_rollouts.pde.training import Training, make_training
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
@@ -40,7 +39,7 @@ def waves() -> Fields:
 
 @functools.cache
 def one_step() -> Any:
-    net = Resnet(width=12, blocks=1, dilations=(1, 2, 1), embedding=8).make(FieldShape(1, N, 1))
+    net = fixtures.tiny().make(FieldShape(1, N, 1))
     return Mse().make(net, 0.5)
 
 
