@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from .agents.sac import EdacConfig as EdacConfig
     from .agents.sac import Sac as Sac
     from .agents.sac import SacConfig as SacConfig
+    from .agents.td3_awr import Td3Awr as Td3Awr
+    from .agents.td3_awr import Td3AwrConfig as Td3AwrConfig
     from .agents.td3_bc import Td3Bc as Td3Bc
     from .agents.td3_bc import Td3BcConfig as Td3BcConfig
     from .behaviours.made import load_dataset as load
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from .methods.admpo import Admpo as Admpo
     from .methods.base import Base as Base
     from .methods.combo import Combo as Combo
+    from .methods.cvar import Cvar as Cvar
     from .methods.leq import Leq as Leq
     from .methods.mobile import Mobile as Mobile
     from .methods.mobrac import Mobrac as Mobrac
