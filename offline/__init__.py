@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from .agents.cql import CqlConfig as CqlConfig
     from .agents.fql import Fql as Fql
     from .agents.fql import FqlConfig as FqlConfig
+    from .agents.ifql import Ifql as Ifql
+    from .agents.ifql import IfqlConfig as IfqlConfig
     from .agents.iql import Iql as Iql
     from .agents.iql import IqlConfig as IqlConfig
     from .agents.rebrac import Rebrac as Rebrac
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from .methods.combo import Combo as Combo
     from .methods.cvar import Cvar as Cvar
     from .methods.leq import Leq as Leq
+    from .methods.leq import LeqConfig as LeqConfig
     from .methods.mobile import Mobile as Mobile
     from .methods.mobrac import Mobrac as Mobrac
     from .methods.model_based import ModelBased as ModelBased

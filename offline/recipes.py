@@ -122,7 +122,7 @@ def benchmark_of(dataset: Dataset | str | None) -> tuple[str, str] | None:
     """The benchmark that a dataset is of and its name there: `("d4rl", "hopper-medium")`.
 
     A dataset is known by its format and its widths as well as by its name (OGBench's by its
-    format); what `data make` makes is of none. A name alone is believed.
+    format); what `data make` makes is of none. A name alone suffices.
     """
     name = dataset_name(dataset)
     known, widths = None, None

@@ -1,4 +1,4 @@
-"""Agents that learn from transitions: SAC-N and EDAC, TD3+BC, IQL, ReBRAC, TD3-AWR, FQL."""
+"""Agents that learn from transitions: SAC-N and EDAC, TD3+BC, IQL, ReBRAC, TD3-AWR, FQL, IFQL."""
 
 from jaxrl_rollouts.registry import Registry
 
@@ -17,6 +17,7 @@ AGENTS = Registry(
         "rebrac": f"{_HERE}.rebrac:RebracConfig",
         "td3_awr": f"{_HERE}.td3_awr:Td3AwrConfig",
         "fql": f"{_HERE}.fql:FqlConfig",
+        "ifql": f"{_HERE}.ifql:IfqlConfig",
         "leq": "jaxrl_rollouts.offline.methods.leq:LeqConfig",
         "planner": f"{_HERE}.planner_parts:PlannerConfig",
     },

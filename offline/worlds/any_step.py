@@ -50,7 +50,7 @@ class AnyStepConfig:
         batch_size: rows of a gradient step.
         max_epochs: passes over all rows with all lengths, at most.
         patience: epochs without an improvement after which the fit ends.
-        holdout_fraction, holdout_rows: of the transitions that snapshots are judged on, and how
+        holdout_fraction, holdout_rows: of the transitions that snapshots are selected on, and how
             many at most.
     """
 

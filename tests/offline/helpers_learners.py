@@ -24,6 +24,7 @@ from jaxrl_rollouts.offline.agents.actors import ActorConfig
 from jaxrl_rollouts.offline.agents.bc import BcConfig
 from jaxrl_rollouts.offline.agents.cql import CqlConfig
 from jaxrl_rollouts.offline.agents.fql import FqlConfig
+from jaxrl_rollouts.offline.agents.ifql import IfqlConfig
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.planner import PlannerConfig, rows_for
@@ -245,6 +246,7 @@ TABLE: dict[str, Callable[[], Case]] = {
     "rebrac": lambda: model_free(RebracConfig(**FAST)),
     "td3_awr": lambda: model_free(Td3AwrConfig(**FAST, critic_bc_coef=0.0, value_lr=0.01)),
     "fql": lambda: model_free(FqlConfig(**FAST, flow_steps=2)),
+    "ifql": lambda: model_free(IfqlConfig(**FAST, flow_steps=2, candidates=3)),
     "planner": planning,
     "base": lambda: model_based("base"),
     "mopo": lambda: model_based("mopo"),

@@ -15,6 +15,7 @@ from jaxrl_rollouts.offline.agents import AGENTS as REGISTERED
 from jaxrl_rollouts.offline.agents.bc import BcConfig
 from jaxrl_rollouts.offline.agents.cql import CqlConfig
 from jaxrl_rollouts.offline.agents.fql import FqlConfig
+from jaxrl_rollouts.offline.agents.ifql import IfqlConfig
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.rebrac import RebracConfig
@@ -39,6 +40,7 @@ AGENTS = [
     CqlConfig(**FAST, weight=0.01, num_actions=4, initial_alpha=0.01),
     Td3AwrConfig(**FAST, value_lr=3e-3, actor_bc_coef=0.01, critic_bc_coef=0.0),
     FqlConfig(**FAST, alpha=0.1, flow_steps=3),
+    IfqlConfig(**FAST, value_lr=3e-3, flow_steps=5),
 ]
 every_agent = pytest.mark.parametrize("config", AGENTS, ids=REGISTERED.name_of)
 ALTERNATING = np.arange(ROWS) % 2
