@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from .agents.cql import CqlConfig as CqlConfig
     from .agents.fql import Fql as Fql
     from .agents.fql import FqlConfig as FqlConfig
+    from .agents.ifql import Ifql as Ifql
+    from .agents.ifql import IfqlConfig as IfqlConfig
     from .agents.iql import Iql as Iql
     from .agents.iql import IqlConfig as IqlConfig
     from .agents.rebrac import Rebrac as Rebrac
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from .agents.sac import EdacConfig as EdacConfig
     from .agents.sac import Sac as Sac
     from .agents.sac import SacConfig as SacConfig
+    from .agents.td3_awr import Td3Awr as Td3Awr
+    from .agents.td3_awr import Td3AwrConfig as Td3AwrConfig
     from .agents.td3_bc import Td3Bc as Td3Bc
     from .agents.td3_bc import Td3BcConfig as Td3BcConfig
     from .behaviours.made import load_dataset as load
@@ -57,7 +61,9 @@ if TYPE_CHECKING:
     from .methods.admpo import Admpo as Admpo
     from .methods.base import Base as Base
     from .methods.combo import Combo as Combo
+    from .methods.cvar import Cvar as Cvar
     from .methods.leq import Leq as Leq
+    from .methods.leq import LeqConfig as LeqConfig
     from .methods.mobile import Mobile as Mobile
     from .methods.mobrac import Mobrac as Mobrac
     from .methods.model_based import ModelBased as ModelBased

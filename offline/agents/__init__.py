@@ -1,4 +1,4 @@
-"""Agents that learn from transitions: SAC-N and EDAC, TD3+BC, IQL, ReBRAC, FQL; a planner."""
+"""Agents that learn from transitions: SAC-N and EDAC, TD3+BC, IQL, ReBRAC, TD3-AWR, FQL, IFQL."""
 
 from jaxrl_rollouts.registry import Registry
 
@@ -15,7 +15,9 @@ AGENTS = Registry(
         "td3_bc": f"{_HERE}.td3_bc:Td3BcConfig",
         "iql": f"{_HERE}.iql:IqlConfig",
         "rebrac": f"{_HERE}.rebrac:RebracConfig",
+        "td3_awr": f"{_HERE}.td3_awr:Td3AwrConfig",
         "fql": f"{_HERE}.fql:FqlConfig",
+        "ifql": f"{_HERE}.ifql:IfqlConfig",
         "leq": "jaxrl_rollouts.offline.methods.leq:LeqConfig",
         "planner": f"{_HERE}.planner:PlannerConfig",
     },

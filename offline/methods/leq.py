@@ -216,7 +216,9 @@ class Leq(ModelBased):
             policy=act,
             policy_params=td3.actor,
             memory=jnp.zeros(len(starts), jnp.int32),
-            members=Members(jnp.arange(world.dynamics.members, dtype=jnp.int32)),
+            members=Members(
+                jnp.arange(world.dynamics.members, dtype=jnp.int32), per=self.rollouts.member
+            ),
         )
         steps = found.steps
         last = steps.next_observations[-1]

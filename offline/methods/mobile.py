@@ -23,7 +23,7 @@ from ..agents import AGENTS
 from ..agents.sac import SacConfig, SacState
 from ..data import Dataset, Transitions
 from ..method import Agent, AgentConfig
-from ..worlds.dynamics import Noise, Rolled
+from ..worlds.dynamics import Imagined, Noise, Rolled
 from ..worlds.fit import WorldModelConfig
 from .model_based import Learning, ModelBased, both
 
@@ -111,19 +111,28 @@ class Mobile(ModelBased):
             world: that imagines the next states.
         """
 
-        def act(key: jax.Array, observations: jax.Array) -> jax.Array:
-            assert agent.sample is not None
-            return agent.sample(state.actor, key, observations)[0]
-
         def once(key: jax.Array) -> jax.Array:
-            model_key, action_key = jax.random.split(key)
-            imagined = world.imagine(model_key, batch.observations, batch.actions)
-            # One action key for all elites where only their predictions should differ.
-            of_elites = jax.vmap(act, (None, 0)) if self.sample_noise == "common" else act
-            actions = of_elites(action_key, imagined.next_observations)
-            rows = [x.reshape(-1, x.shape[-1]) for x in (imagined.next_observations, actions)]
-            value = agent.q(state.target_critic, *rows).min(0)
-            return value.reshape(imagined.rewards.shape)
+            return imagined_values(agent, state, key, batch, world, self.sample_noise)[1]
 
         estimates = jax.vmap(once)(jax.random.split(key, self.num_samples)).mean(0)
         return jax.lax.stop_gradient(bellman_spread(estimates))
+
+
+def imagined_values(
+    agent: Agent, state: SacState, key: jax.Array, batch: Transitions, world: Rolled, noise: Noise
+) -> tuple[Imagined, jax.Array]:
+    """A next state of every elite and `min_i Q'_i` there, `[E, B]`; arguments as of
+    `Mobile.inconsistency`, and the `noise` of the elites' samples."""
+
+    def act(key: jax.Array, observations: jax.Array) -> jax.Array:
+        assert agent.sample is not None
+        return agent.sample(state.actor, key, observations)[0]
+
+    model_key, action_key = jax.random.split(key)
+    imagined = world.imagine(model_key, batch.observations, batch.actions)
+    # One action key for all elites where only their predictions should differ.
+    of_elites = jax.vmap(act, (None, 0)) if noise == "common" else act
+    actions = of_elites(action_key, imagined.next_observations)
+    rows = [x.reshape(-1, x.shape[-1]) for x in (imagined.next_observations, actions)]
+    value = agent.q(state.target_critic, *rows).min(0)
+    return imagined, value.reshape(imagined.rewards.shape)

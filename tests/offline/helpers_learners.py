@@ -25,11 +25,13 @@ from jaxrl_rollouts.offline.agents.actors import ActorConfig
 from jaxrl_rollouts.offline.agents.bc import BcConfig
 from jaxrl_rollouts.offline.agents.cql import CqlConfig
 from jaxrl_rollouts.offline.agents.fql import FqlConfig
+from jaxrl_rollouts.offline.agents.ifql import IfqlConfig
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.planner import PlannerConfig, rows_for
 from jaxrl_rollouts.offline.agents.rebrac import RebracConfig
 from jaxrl_rollouts.offline.agents.sac import EdacConfig, SacConfig
+from jaxrl_rollouts.offline.agents.td3_awr import Td3AwrConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.environments.terminations import never
@@ -37,6 +39,7 @@ from jaxrl_rollouts.offline.method import Learner
 from jaxrl_rollouts.offline.methods.admpo import Admpo
 from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.combo import Combo
+from jaxrl_rollouts.offline.methods.cvar import Cvar
 from jaxrl_rollouts.offline.methods.leq import Leq, LeqConfig
 from jaxrl_rollouts.offline.methods.mobile import Mobile
 from jaxrl_rollouts.offline.methods.mobrac import Mobrac
@@ -127,6 +130,7 @@ METHODS: dict[str, ModelBased] = {
     "mobile": Mobile(agent=HARD, num_samples=2, **CADENCE),
     "ravl": Ravl(agent=replace(SAC, num_critics=3, eta=1.0), **CADENCE),
     "combo": Combo(agent=HARD, num_actions=2, **CADENCE),
+    "cvar": Cvar(agent=HARD, dropped=0.5, num_samples=2, **CADENCE),
     "mobrac": Mobrac(agent=RebracConfig(**FAST), **CADENCE),
     "leq": Leq(agent=LeqConfig(**FAST), horizon=2, **CADENCE),
     "base, td3": Base(agent=Td3BcConfig(**FAST), **CADENCE),
@@ -240,13 +244,16 @@ TABLE: dict[str, Callable[[], Case]] = {
     "td3_bc": lambda: model_free(Td3BcConfig(**FAST)),
     "iql": lambda: model_free(IqlConfig(**FAST, value_lr=0.01)),
     "rebrac": lambda: model_free(RebracConfig(**FAST), seen=lambda: RebracConfig().rows(rows())),
+    "td3_awr": lambda: model_free(Td3AwrConfig(**FAST, critic_bc_coef=0.0, value_lr=0.01)),
     "fql": lambda: model_free(FqlConfig(**FAST, flow_steps=2)),
+    "ifql": lambda: model_free(IfqlConfig(**FAST, flow_steps=2, candidates=3)),
     "planner": planning,
     "base": lambda: model_based("base"),
     "mopo": lambda: model_based("mopo"),
     "mobile": lambda: model_based("mobile"),
     "ravl": lambda: model_based("ravl"),
     "combo": lambda: model_based("combo"),
+    "cvar": lambda: model_based("cvar"),
     "mobrac": lambda: model_based("mobrac"),
     "leq": lambda: model_based("leq"),
     "admpo": in_an_any_step_model,

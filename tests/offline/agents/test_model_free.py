@@ -99,7 +99,9 @@ def test_settings_of_no_agent_are_named() -> None:
 def test_iterations_hold_whole_periods() -> None:
     with pytest.raises(ConfigError, match="updates_per_iteration: found 5"):
         make_model_free(BC, S, A, updates_per_iteration=5)
-    assert set(AGENTS) == {"bc", "sac", "edac", "cql", "td3_bc", "iql", "rebrac", "planner"}
+    known = {"bc", "sac", "edac", "cql", "td3_bc", "iql", "rebrac"}
+    known |= {"td3_awr", "fql", "ifql", "leq", "planner"}
+    assert set(AGENTS) == known
     assert (AGENTS.name_of(SacConfig()), AGENTS.name_of(EdacConfig())) == ("sac", "edac")
     assert (SacConfig().num_critics, SacConfig().eta) == (2, 0.0)
     assert (EdacConfig().num_critics, EdacConfig().eta) == (10, 1.0)

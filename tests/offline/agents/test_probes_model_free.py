@@ -15,9 +15,11 @@ from jaxrl_rollouts.offline.agents import AGENTS as REGISTERED
 from jaxrl_rollouts.offline.agents.bc import BcConfig
 from jaxrl_rollouts.offline.agents.cql import CqlConfig
 from jaxrl_rollouts.offline.agents.fql import FqlConfig
+from jaxrl_rollouts.offline.agents.ifql import IfqlConfig
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.rebrac import RebracConfig
+from jaxrl_rollouts.offline.agents.td3_awr import Td3AwrConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions, to_device
 
@@ -36,7 +38,9 @@ AGENTS = [
     IqlConfig(**FAST, value_lr=3e-3, expectile=0.9, beta=10.0),
     # Hardly conservative, and a temperature that falls to where the entropy costs nothing.
     CqlConfig(**FAST, weight=0.01, num_actions=4, initial_alpha=0.01),
+    Td3AwrConfig(**FAST, value_lr=3e-3, actor_bc_coef=0.01, critic_bc_coef=0.0),
     FqlConfig(**FAST, alpha=0.1, flow_steps=3),
+    IfqlConfig(**FAST, value_lr=3e-3, flow_steps=5),
 ]
 every_agent = pytest.mark.parametrize("config", AGENTS, ids=REGISTERED.name_of)
 ALTERNATING = np.arange(ROWS) % 2

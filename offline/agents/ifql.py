@@ -1,0 +1,222 @@
+"""IFQL (Park et al. 2025, arXiv:2502.02538): IQL's values, and the best of a cloned flow's actions.
+
+A flow clones the data's actions. An agent acts by the one of several draws whose least critic is
+highest, as IDQL does with a diffusion model (Hansen-Estruch et al. 2023, arXiv:2304.10573).
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxrl_rollouts import draws
+from jaxrl_rollouts.configs import check, layers, number, positive, step_size
+from jaxrl_rollouts.descent import descend
+from jaxrl_rollouts.ensemble import Ensemble, ensemble
+from jaxrl_rollouts.networks import MLP, Network, from_linen
+from jaxrl_rollouts.scaler import Scaler, identity_scaler
+from jaxrl_rollouts.trees import PyTree
+
+from ..method import Agent, Scaled
+from . import bc
+from .flow_actor import make_field
+from .iql import expectile_loss
+from .model_free import ModelFree
+
+
+@dataclass(frozen=True)
+class IfqlConfig:
+    """Hyper-parameters; defaults are those of the authors' code.
+
+    Attributes:
+        expectile: tau, of the state value.
+        candidates: actions of the flow that the critics choose from.
+        flow_steps: Euler steps of the flow.
+        num_critics: how many; their minimum is the value learned from.
+        hidden: widths of all networks.
+        critic_norm: layer normalisation in critics and value, after each activation.
+        normalise: observations by their statistics in the dataset.
+        discount: gamma: what a reward one step later counts.
+        tau: how much of the critics goes into their targets at every update.
+        actor_lr, critic_lr, value_lr: learning rates (Adam).
+    """
+
+    expectile: float = number(0.9, above=0, below=1)
+    candidates: int = positive(32)
+    flow_steps: int = positive(10)
+    num_critics: int = positive(2)
+    hidden: tuple[int, ...] = layers((512, 512, 512, 512))
+    critic_norm: bool = True
+    normalise: bool = False
+    discount: float = number(0.99, least=0, below=1)
+    tau: float = number(0.005, above=0, most=1)
+    actor_lr: float = step_size(3e-4)
+    critic_lr: float = step_size(3e-4)
+    value_lr: float = step_size(3e-4)
+
+    def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
+        return make_ifql(self, observation_size, action_size)
+
+
+class Choosing(NamedTuple):
+    """What acts: the flow, and the critics that choose among its actions."""
+
+    flow: PyTree
+    critic: PyTree
+    scaler: Scaler
+
+
+class IfqlState(NamedTuple):
+    """Everything the agent learns; critics' leaves are `[N, ...]`."""
+
+    actor: Choosing
+    value: PyTree
+    target_critic: PyTree
+    opt_flow: optax.OptState
+    opt_critic: optax.OptState
+    opt_value: optax.OptState
+
+    @property
+    def critic(self) -> Scaled:
+        """The critics, which act too."""
+        return Scaled(self.actor.critic, self.actor.scaler)
+
+
+class IfqlNets(NamedTuple):
+    """Networks and optimisers of one configuration; `flow` is behaviour cloning's."""
+
+    config: IfqlConfig
+    flow: bc.BcNets
+    value: Network
+    critics: Ensemble
+    learn_value: optax.GradientTransformation
+    learn_critic: optax.GradientTransformation
+
+
+@functools.lru_cache(maxsize=32)
+def make_ifql(config: IfqlConfig, observation_size: int, action_size: int) -> Agent:
+    """Bind the functions of this module. Equal arguments give the same functions.
+
+    Raises:
+        ConfigError: a setting is out of range.
+    """
+    check(config)
+    s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
+    a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)
+    norm, learn = config.critic_norm, optax.adam(config.actor_lr)
+    field = make_field(config.hidden, observation_size, action_size, activation=nn.gelu)
+    head = MLP(config.hidden, (1,), activation=nn.gelu, layer_norm=norm, norm_after=norm)
+    nets = IfqlNets(
+        config,
+        bc.BcNets(observation_size, field, learn, action_size, config.flow_steps),
+        from_linen(head, s),
+        ensemble(from_linen(head, s, a), config.num_critics),
+        optax.adam(config.value_lr),
+        optax.adam(config.critic_lr),
+    )
+    begin, step, act, values = (functools.partial(f, nets) for f in (init, update, policy, q))
+    return Agent(begin, step, act, act, values, normalise=config.normalise, nets=nets)
+
+
+def init(nets: IfqlNets, key: jax.Array, scaler: Scaler | None = None) -> IfqlState:
+    """A fresh state that sees observations through `scaler`."""
+    flow_key, value_key, critic_key = jax.random.split(key, 3)
+    flow, value = nets.flow.actor.init(flow_key), nets.value.init(value_key)
+    critic = nets.critics.init(critic_key)
+    scaler = scaler or identity_scaler(nets.flow.observation_size)
+    moments = nets.flow.learn.init(flow), nets.learn_critic.init(critic)
+    acting = Choosing(flow, critic, scaler)
+    return IfqlState(acting, value, critic, *moments, nets.learn_value.init(value))
+
+
+def policy(
+    nets: IfqlNets, actor: Choosing, key: jax.Array, observation: jax.Array, memory: PyTree
+) -> tuple[jax.Array, PyTree]:
+    """`argmax_a min_i Q_i(s, a)` over `candidates` draws of the flow, in evaluation as well."""
+    count = nets.config.candidates
+    noise = draws.normal(key, (count, *observation.shape[:-1], nets.flow.action_size))
+    seen = jnp.broadcast_to(observation, (count, *observation.shape))
+    actions = bc.carried(nets.flow, Scaled(actor.flow, actor.scaler), seen, noise)
+    best = q(nets, Scaled(actor.critic, actor.scaler), seen, actions).min(0).argmax(0)
+    return jnp.take_along_axis(actions, best[None, ..., None], 0)[0], memory
+
+
+def q(nets: IfqlNets, critic: Scaled, observations: jax.Array, actions: jax.Array) -> jax.Array:
+    """Every critic's value, `[N, B]`."""
+    seen = critic.scaler.normalise(observations)
+    return nets.critics.apply_all(critic.net, seen, actions)[..., 0]
+
+
+def value_loss(
+    value: PyTree, nets: IfqlNets, seen: jax.Array, lowest: jax.Array
+) -> tuple[jax.Array, None]:
+    """`mean L_tau(min_i Q'_i(s, a) - V(s))`; of normalised observations."""
+    gap = lowest - nets.value.apply(value, seen)[..., 0]
+    return expectile_loss(gap, nets.config.expectile).mean(), None
+
+
+def critic_loss(
+    critic: PyTree, nets: IfqlNets, scaler: Scaler, batch: Any, target: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """`sum_i mean (Q_i(s, a) - r - gamma (1 - d) V(s'))^2`, and the values `[N, B]`."""
+    values = q(nets, Scaled(critic, scaler), batch.observations, batch.actions)
+    return jnp.square(values - target).mean(1).sum(), values
+
+
+def update(
+    nets: IfqlNets, state: IfqlState, key: jax.Array, batch: Any
+) -> tuple[IfqlState, dict[str, jax.Array]]:
+    """One gradient step of value, critics and flow, each with the others from before it."""
+    config, scaler = nets.config, state.actor.scaler
+    now, after = (scaler.normalise(x) for x in (batch.observations, batch.next_observations))
+    slow = Scaled(state.target_critic, scaler)
+    lowest = q(nets, slow, batch.observations, batch.actions).min(0)
+    value, opt_value, value_fit, _ = descend(
+        nets.learn_value, value_loss, state.value, state.opt_value, nets, now, lowest
+    )
+    alive = 1.0 - batch.terminations.astype(jnp.float32)
+    following = nets.value.apply(state.value, after)[..., 0]
+    target = batch.rewards + config.discount * alive * following
+    critic, opt_critic, fit, values = descend(
+        nets.learn_critic,
+        critic_loss,
+        state.actor.critic,
+        state.opt_critic,
+        nets,
+        scaler,
+        batch,
+        target,
+    )
+    cloned, more = bc.flow_update(
+        nets.flow, bc.BcState(Scaled(state.actor.flow, scaler), state.opt_flow), key, batch
+    )
+    metrics = {
+        "critic_loss": fit / config.num_critics,
+        "q_mean": values.mean(),
+        "q_spread": values.std(0).mean(),
+        "target_mean": target.mean(),
+        "value_loss": value_fit,
+        "flow_loss": more["actor_loss"],
+    }
+    state = IfqlState(
+        Choosing(cloned.actor.net, critic, scaler),
+        value,
+        optax.incremental_update(critic, state.target_critic, config.tau),
+        cloned.opt_actor,
+        opt_critic,
+        opt_value,
+    )
+    return state, metrics
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ifql(IfqlConfig, ModelFree):
+    """IFQL on the rows of a dataset."""
+
+    name: ClassVar[str] = "ifql"

@@ -1,0 +1,107 @@
+"""Worst-case targets: the conditional value at risk over the members of the world model.
+
+MBDP (Zhang et al. 2021, arXiv:2108.01295) drops the best imagined samples. Of an off-policy critic
+that changes which rows it learns from and not their targets. Here the tail is taken in the target
+of each state and action: the mean over the elites whose Bellman estimates are lowest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from jaxrl_rollouts.configs import chosen, coefficient, positive
+from jaxrl_rollouts.errors import ConfigError
+
+from ..agents import AGENTS
+from ..agents.sac import SacConfig, SacState
+from ..data import Transitions
+from ..method import Agent, AgentConfig
+from ..worlds.dynamics import Noise, Rolled
+from .mobile import imagined_values
+from .model_based import Learning, ModelBased, both
+
+
+def cvar_agent() -> SacConfig:
+    """MOBILE's SAC without a floor of the targets."""
+    return SacConfig(
+        hidden=(256, 256),
+        actor_lr=1e-4,
+        alpha_lr=1e-4,
+        cosine=True,
+        backup_entropy=False,
+        max_alpha=1.0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cvar(ModelBased):
+    """Settings of worst-case targets; the agent is `sac` or `edac`.
+
+    Attributes:
+        dropped: alpha, share of the elites whose targets are highest and do not count. 0 is base;
+            near 1 the lowest counts alone.
+        num_samples: next states per elite and row, averaged before the elites are compared: else
+            noise of the transitions counts as their disagreement.
+        sample_noise: of those samples, as for MOBILE.
+    """
+
+    name: ClassVar[str] = "cvar"
+    agent: AgentConfig = chosen(AGENTS, cvar_agent)
+    dropped: float = coefficient(0.2, least=0, below=1)
+    num_samples: int = positive(10)
+    sample_noise: Noise = "own"
+
+    def validate(self) -> None:
+        if not isinstance(self.agent, SacConfig):
+            found = type(self.agent).__name__
+            raise ConfigError("agent", found, "sac or edac, whose targets take a penalty")
+
+    def sampling(self) -> Noise:
+        return self.sample_noise
+
+    def learn(
+        self,
+        agent: Agent,
+        state: Learning,
+        key: jax.Array,
+        real: Transitions,
+        imagined: Transitions,
+        world: Rolled,
+        **moves: bool,
+    ) -> tuple[Learning, dict[str, jax.Array]]:
+        """SAC's step, with the gap of mean and tail off the targets of imagined rows."""
+        estimates = self.estimates(agent, state.agent, jax.random.fold_in(key, 1), imagined, world)
+        gap = jax.lax.stop_gradient(tail_gap(estimates, self.dropped))
+        penalty = jnp.concatenate([jnp.zeros(len(real.rewards)), gap])
+        moved, metrics = agent.update(state.agent, key, both(real, imagined), penalty)
+        return state._replace(agent=moved), metrics | {"tail_gap": gap.mean()}
+
+    def estimates(
+        self, agent: Agent, state: SacState, key: jax.Array, batch: Transitions, world: Rolled
+    ) -> jax.Array:
+        """`T_e = mean_j r_ej + gamma (1 - d_ej) min_i Q'_i(s'_ej, a'_ej)`, `[E, B]`."""
+
+        def once(key: jax.Array) -> jax.Array:
+            found, value = imagined_values(agent, state, key, batch, world, self.sample_noise)
+            alive = 1.0 - found.terminations.astype(jnp.float32)
+            return found.rewards + self.agent.discount * alive * value
+
+        return jax.vmap(once)(jax.random.split(key, self.num_samples)).mean(0)
+
+
+def tail_gap(estimates: jax.Array, dropped: jax.Array | float) -> jax.Array:
+    """Mean over members less the mean of the lowest `ceil((1 - alpha) E)`: `[E, B] -> [B]`.
+
+    At least 0, and exactly 0 where nothing is dropped. For normal estimates of deviation sigma it
+    is `sigma phi(z) / (1 - alpha)` with `z` the (1 - alpha)-quantile: MOBILE's penalty at that
+    coefficient.
+    """
+    members = len(estimates)
+    # Rounding must not keep one more.
+    kept = jnp.clip(jnp.ceil((1.0 - dropped) * members - 1e-4), 1, members)
+    weight = 1.0 / members - (jnp.arange(members) < kept) / kept
+    return (weight[:, None] * jnp.sort(estimates, axis=0)).sum(0)
