@@ -1,0 +1,51 @@
+"""What `pde train` makes of its options; training itself is in `test_fit`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jaxrl_rollouts import plugins
+from jaxrl_rollouts.cli.options import parse_run
+from jaxrl_rollouts.config_json import from_json, to_json
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.pde import Fno, Mse, Refiner, Resnet
+from jaxrl_rollouts.pde.train_command import TrainConfig
+
+OWN = """
+from dataclasses import dataclass
+from jaxrl_rollouts.pde import Fno
+
+@dataclass(frozen=True)
+class Mine(Fno):
+    width: int = 4
+"""
+
+
+def parsed(*options: str) -> TrainConfig:
+    return parse_run(plugins.load_experiment("pde_train"), options)[1]
+
+
+def test_options_are_those_of_the_chosen_network_and_objective() -> None:
+    asked = ("--network", "fno", "--network.width", "4")
+    config = parsed(*asked, "--objective", "refiner", "--objective.refinements", "2")
+    assert config.network == Fno(width=4) and config.objective == Refiner(refinements=2)
+    assert from_json(TrainConfig, to_json(config), "run.json") == config
+    plain = parsed()
+    assert plain.network == Resnet() and plain.objective == Mse()
+    with pytest.raises(ConfigError, match="--network.blocks"):
+        parsed(*asked, "--network.blocks", "2")
+    with pytest.raises(ConfigError, match="did you mean fno"):
+        parsed("--network", "fmo")
+
+
+def test_a_network_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(OWN)
+    words = ["--network", "mine.py:Mine", "--network.modes", "3"]
+    with pytest.raises(ConfigError, match="no code to import but what you name"):
+        parsed(*words)
+    plugins.trust(*plugins.typed(words))
+    network = parsed(*words).network
+    assert (type(network).__name__, network.width, network.modes) == ("Mine", 4, 3)
