@@ -44,7 +44,7 @@ AGENTS: Mapping[str, Any] = {
     "bc": BcConfig(),
     "td3_bc": Td3BcConfig(),
     "iql": IqlConfig(cosine=False),
-    "cql": CqlConfig(),
+    "cql": CqlConfig(normalise=False),  # d3rlpy takes observations as they are
     "sac": SacConfig(),
 }
 PEER = PEERS / "d3rlpy_returns.py"
