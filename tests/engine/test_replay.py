@@ -15,7 +15,7 @@ from scipy import stats
 
 from jaxrl_rollouts import replay
 from jaxrl_rollouts.gaussian import Gaussian, gaussian_nll, soft_clamp
-from jaxrl_rollouts.scaler import fit_scaler, identity_scaler
+from jaxrl_rollouts.scaler import fit_scaler, fit_scaler_by_blocks, identity_scaler
 
 BLOCK, CAPACITY = 4, 7
 ROW = {"tag": jax.ShapeDtypeStruct((), jnp.int32), "x": jax.ShapeDtypeStruct((2,), jnp.float32)}
@@ -112,6 +112,14 @@ def test_a_constant_is_not_scaled_by_its_rounding(value: float, rows: int) -> No
     scaler = fit_scaler(jnp.asarray(columns, jnp.float32))
     assert scaler.std[0] == 1.0
     np.testing.assert_allclose(scaler.std[1], columns[:, 1].std(), rtol=1e-2)
+
+
+@pytest.mark.parametrize("fit", [fit_scaler, fit_scaler_by_blocks])
+def test_blocks_that_lie_apart_are_one_set_of_rows(fit: Any) -> None:
+    rows = np.linspace(0.0, 1.0, 140_000, dtype=np.float32)[:, None]
+    scaler = fit(jnp.asarray(rows))
+    np.testing.assert_allclose(scaler.mean, 0.5, rtol=1e-4)
+    np.testing.assert_allclose(scaler.std, np.sqrt(1 / 12), rtol=1e-3)
 
 
 def test_scaler() -> None:
