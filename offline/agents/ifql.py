@@ -120,7 +120,8 @@ def make_ifql(config: IfqlConfig, observation_size: int, action_size: int) -> Ag
         optax.adam(config.value_lr),
         optax.adam(config.critic_lr),
     )
-    begin, step, act, values = (functools.partial(f, nets) for f in (init, update, policy, q))
+    functions: Any = (init, update, policy, q)
+    begin, step, act, values = (functools.partial(function, nets) for function in functions)
     return Agent(begin, step, act, act, values, normalise=config.normalise, nets=nets)
 
 

@@ -56,13 +56,14 @@ class Mobrac(Mopo):
         state: Learning,
         key: jax.Array,
         real: Any,
-        imagined: Any,
+        imagined: Transitions,
         world: Rolled,
         **moves: bool,
     ) -> tuple[Learning, dict[str, jax.Array]]:
         """ReBRAC's step; on imagined rows the policy's own action is the one that follows."""
-        if isinstance(real, NextActionTransitions):
+        rows: Any = imagined
+        if hasattr(real, "next_actions"):
             own, _ = agent.greedy(state.agent.actor, key, imagined.next_observations, ())
             known = jnp.ones(len(own), bool)
-            imagined = NextActionTransitions(*imagined, jax.lax.stop_gradient(own), known)
-        return super().learn(agent, state, key, real, imagined, world, **moves)
+            rows = NextActionTransitions(*imagined, jax.lax.stop_gradient(own), known)
+        return super().learn(agent, state, key, real, rows, world, **moves)
