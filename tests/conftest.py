@@ -80,18 +80,9 @@ def knows(flags: str) -> bool:
     return subprocess.run(command, env=environment, capture_output=True).returncode == 0
 
 
-UNSETTLED = Path(__file__).with_name("unsettled.txt")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first. Tests that are red, or were not run since several branches met, run and
-    may fail: `unsettled.txt` names them by the beginnings of their ids, and has to become empty."""
+    """Long files first."""
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
-    lines = UNSETTLED.read_text().splitlines()
-    names = tuple(line for line in lines if line and not line.startswith("#"))
-    for item in items:
-        if names and item.nodeid.startswith(names):
-            item.add_marker(pytest.mark.xfail(reason="see tests/unsettled.txt", strict=False))
 
 
 COMPILED: list[str] = []
