@@ -61,6 +61,8 @@ def changes(name: str) -> dict[str, Any]:
     if name in FITTED_FIRST:
         return {}
     own: dict[str, Any] = TINY_WORLD if METHODS[name].imagines else {"hidden": (8,)}
+    if name == "admpo":  # its world model is another one
+        own = {part: own[part] for part in ("agent", "rollouts")}
     return {**TINY, **own} | ({"num_samples": 2} if name == "mobile" else {})
 
 
@@ -186,7 +188,7 @@ class Limited(NamedTuple):
     limit: jax.Array
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name not in FITTED_FIRST])
+@pytest.mark.parametrize("name", [n for n in METHODS if n not in (*FITTED_FIRST, "admpo")])
 @pytest.mark.parametrize("steps", [1, 130, 1240])
 def test_steps_are_gradient_steps_of_every_method(name: str, steps: int) -> None:
     method = recipe(name, "small", steps=steps)
