@@ -146,6 +146,8 @@ BAD: dict[str, list[tuple[Change, str]]] = {
         (put("dimensions/time", ones((N, T))), "time: found shape (3, 5), expected (5,)"),
         (put("dimensions/x", np.array([0.0, 2, 1, 3, 4, 5, 6, 7])), "points in order"),
         (put("dimensions/x", ones(1)), "at least 2 points"),
+        (put("dimensions/x", np.geomspace(0.1, 6, X)), "dimensions/x: found steps of 0.07948 to"),
+        (attr("/", "grid_type", "spherical"), "grid_type: found spherical, expected cartesian"),
         (attr("dimensions/x", "time_varying", True), "a grid that does not move"),
         (attr("dimensions/x", "sample_varying"), "x@sample_varying: found time_varying"),
         (drop("t0_fields/mask"), "t0_fields/mask: found only density, inflow"),
