@@ -29,7 +29,13 @@ SECONDS_PER_CELL = 900  # of a machine that does other things too; a hang is lon
 MOST_BYTES = 1_000_000  # eight pictures at 150 dpi
 
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
-LONG = {"flows", "few_steps", "pde_refiner"}  # what they do has tests of its own
+LONG = {
+    "flows",
+    "few_steps",
+    "pde_refiner",
+    "policy_guided_diffusion",
+    "neubay_bandit",
+}  # what they do has tests of its own
 
 
 def read(path: Path) -> Any:

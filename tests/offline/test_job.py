@@ -82,14 +82,23 @@ class StopAt:
         return self.looks < 0
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("name", METHODS)
+# Each stands for a kind; `test_learners` asks every learner whether it resumes to the bit.
+KINDS = ("mopo", "ravl", "admpo", "iql", "bc", "neubay", "synther", "pgd", "planner")
+CASES = [(name, "smoke") for name in METHODS]
+CASES += [(name, preset) for name in ("ravl", "iql") for preset in PRESETS if preset != "smoke"]
+
+
+def marks(name: str, preset: str) -> Any:
+    return () if name in KINDS and preset == "smoke" else pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("name", "preset"), [pytest.param(*case, marks=marks(*case)) for case in CASES]
+)
 def test_every_method_trains_saves_loads_and_resumes(
     name: str, preset: str, tmp_path: Path
 ) -> None:
     """A few gradient steps; what is loaded acts to the bit, and a second call trains nothing."""
-    if preset != "smoke" and name not in ("ravl", "iql"):
-        pytest.skip("their settings are checked in test_recipes; the program is that of smoke")
     folder = RunFolder.create(tmp_path, "toy", "test", SMALL, "nothing")
     options = {"preset": preset, "context": run_of(folder), **LOOKS, **changes(name)}
     result = train(dataset(), name, **options)
