@@ -139,8 +139,8 @@ def merged_numbers(rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, np.ndar
 
 def _notes(reports: Sequence[Report], states: Iterable[Status]) -> list[str]:
     counted = Counter(status.state for status in states)
-    states = ", ".join(f"{count} {state}" for state, count in counted.most_common())
-    notes = [f"Tasks: {states}. Seconds are those of all of them, one after the other."]
+    shares = ", ".join(f"{count} {state}" for state, count in counted.most_common())
+    notes = [f"Tasks: {shares}. Seconds are those of all of them, one after the other."]
     for key in ("jaxrl-rollouts", "jax", "cpu", "device"):
         values = {str(report.versions.get(key)) for report in reports}
         if len(values) > 1:

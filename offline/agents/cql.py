@@ -108,8 +108,9 @@ def init(
     """SAC's fresh state and a multiplier of 1, which sees observations through `scaler`."""
     zero, fresh = jnp.zeros(()), soft.fresh(nets, key)
     scaler = scaler or identity_scaler(observation_size)
+    seen: dict[str, Any] = {n: Scaled(fresh[n], scaler) for n in ("actor", "critic")}
     return CqlState(
-        **fresh | {name: Scaled(fresh[name], scaler) for name in ("actor", "critic")},
+        **fresh | seen,
         log_multiplier=zero,
         opt_multiplier=nets.learn_critic.init(zero),
         steps=jnp.int32(0),
