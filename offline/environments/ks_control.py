@@ -111,7 +111,8 @@ def _force(settings: KsControl, action: jax.Array) -> jax.Array:
 def advance(settings: KsControl, field: jax.Array, action: jax.Array) -> jax.Array:
     """Fields `[..., X]` after actions `[..., A]` were held for one step of the environment."""
     pushed = jnp.fft.rfft(_force(settings, action))
-    stepper = scheme(settings)
+    # Copied: jax keeps the precision in which it first saw a numpy array that is closed over.
+    stepper = jax.tree.map(jnp.array, scheme(settings))
     return jax.lax.fori_loop(0, settings.substeps, lambda _, u: stepper(u, pushed), field)
 
 
