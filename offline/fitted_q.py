@@ -110,6 +110,14 @@ class FqeState(NamedTuple):
     key: jax.Array
 
 
+class Fqe(NamedTuple):
+    """Functions of this module, of one policy; `start_values` is of all of them, compiled."""
+
+    init: Any
+    update: Any
+    start_values: Any
+
+
 class FqeParts(NamedTuple):
     """What the functions of this module are bound to."""
 
@@ -157,26 +165,23 @@ def fqe(
     key, boot_key, act_key = jax.random.split(jax.random.key(seed), 3)
     data, unit = fqe_data(dataset, result.actors, discount, config.members, boot_key)
     sizes = tuple(int(x.shape[1]) for x in (data.rows.observations, data.rows.actions))
-    parts = make_fqe(config, result.agent, sizes, discount)
+    functions = make_fqe(config, result.agent, sizes, discount)
     iterations = -(-config.steps // PER_ITERATION)
     trained = train(
-        _update(parts),
-        _init(parts),
+        functions.update,
+        functions.init,
         jax.random.split(key, policies),
         data,
         per_seed=FqeData(False, False, True, False, False),  # type: ignore[arg-type]
         iterations=iterations,
         stage=f"{slug(dataset.name)}-fqe",
-        chunk=1,
         units_per_iteration=PER_ITERATION,
         context=context,
-        about={"fqe": config, "method": dict(result.about)["method"], "seed": seed},
+        about={"fqe": config, "method": result.about["method"], "seed": seed},
     )
     starts = jnp.asarray(starts_of(dataset))
-    bound = functools.partial(start_values, parts)
-    of_policy = jax.jit(jax.vmap(bound, in_axes=(0, 0, None, 0, None)))
     keys = jax.random.split(act_key, policies)
-    values = of_policy(trained.state.target, result.actors, data.scaler, keys, starts)
+    values = functions.start_values(trained.state.target, result.actors, data.scaler, keys, starts)
     by_member = unit * np.asarray(values, np.float64)
     clipped = np.asarray(trained.history.last("clipped"), np.float64)
     return FqeValue(by_member.mean(1), by_member, clipped)
@@ -195,31 +200,24 @@ def fqe_data(
     times = jax.vmap(lambda x: jnp.bincount(x, length=count))(drawn)
     weights = jnp.repeat(times.astype(jnp.float32), jnp.asarray(parts.lengths), axis=1)
     low, high = rewards.min() / unit, rewards.max() / unit
-    ever = 1.0 / (1.0 - discount)
-    # Where an episode terminates a value may be that of a single step.
-    ends = (low, high) if np.asarray(rows.terminations).any() else (low * ever, high * ever)
-    bounds = jnp.asarray([min(low * ever, ends[0]), max(high * ever, ends[1])], jnp.float32)
+    # The rewards for ever; where an episode terminates, a value may be that of a single step.
+    lengths = [1.0 / (1.0 - discount)] + [1.0] * bool(np.asarray(rows.terminations).any())
+    sums = np.outer((low, high), lengths)
+    bounds = jnp.asarray([sums.min(), sums.max()], jnp.float32)
     device = to_device(rows._replace(rewards=(rewards / unit).astype(np.float32)))
     return FqeData(device, weights, actors, fit_scaler(device.observations), bounds), unit
 
 
 @functools.lru_cache(maxsize=16)
-def make_fqe(config: FqeConfig, agent: Agent, sizes: tuple[int, int], discount: float) -> FqeParts:
-    """Networks and optimiser; equal arguments give the same ones."""
+def make_fqe(config: FqeConfig, agent: Agent, sizes: tuple[int, int], discount: float) -> Fqe:
+    """Bind the functions of this module. Equal arguments give the same ones."""
     shapes = (jax.ShapeDtypeStruct((1, size), jnp.float32) for size in sizes)
     critics = ensemble(from_linen(MLP(config.hidden, (1,)), *shapes), config.members)
     optimiser = optax.adamw(config.lr, weight_decay=config.weight_decay)
-    return FqeParts(config, agent, critics, optimiser, discount)
-
-
-@functools.lru_cache(maxsize=16)
-def _update(parts: FqeParts) -> Any:
-    return functools.partial(update, parts)
-
-
-@functools.lru_cache(maxsize=16)
-def _init(parts: FqeParts) -> Any:
-    return functools.partial(init, parts)
+    parts = FqeParts(config, agent, critics, optimiser, discount)
+    begin, step, value = (functools.partial(f, parts) for f in (init, update, start_values))
+    of_policies = jax.jit(jax.vmap(value, in_axes=(0, 0, None, 0, None)))
+    return Fqe(begin, step, of_policies)
 
 
 def init(parts: FqeParts, key: jax.Array, data: FqeData) -> FqeState:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -70,10 +71,14 @@ def test_it_is_the_value_of_the_policy_and_not_of_the_data(cloned: TrainResult) 
     np.testing.assert_allclose(fqe(cloned, circle("action"), QUICK).value, 20.0, rtol=0.05)
 
 
-def test_seeds_side_by_side_are_runs_alone(cloned: TrainResult) -> None:
+def test_a_second_call_gives_the_same_bits_and_compiles_nothing(
+    cloned: TrainResult, programs: Callable[[], int]
+) -> None:
     data, short = circle("action"), replace(QUICK, steps=600)
     both = fqe(cloned, data, short, seed=3)
+    before = programs()
     again = fqe(cloned, data, short, seed=3)
+    assert programs() == before
     np.testing.assert_array_equal(both.by_member, again.by_member)
     other = fqe(cloned, data, short, seed=4)
     assert (both.by_member != other.by_member).any()
