@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from jaxrl_rollouts.offline.data import Transitions
     from jaxrl_rollouts.pde.generate import Solved
     from jaxrl_rollouts.pde.operators import Resnet
 
@@ -18,43 +17,6 @@ if TYPE_CHECKING:
 def wrong(*several: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
     """Every setting alone with its wrong value, and its name: cases of a parametrised test."""
     return [({name: value}, name) for one in several for name, value in one.items()]
-
-
-def rows(
-    n: int = 400, s: int = 3, a: int = 1, episodes: int = 8, ends: str = "cut", seed: int = 0
-) -> Transitions:
-    """Rows of a damped linear system that noise and actions drive.
-
-    Args:
-        n: rows in all.
-        s, a: entries of observations and of actions.
-        episodes: of about equal lengths.
-        ends: how they end: `cut`, `fall`, `both` in turn, or `none`.
-        seed: of the numbers.
-
-    Returns:
-        `[n]` rows, float32 and bool; each episode starts at a state of its own.
-    """
-    from jaxrl_rollouts.offline.data import Transitions
-
-    rng = np.random.default_rng(seed)
-    last = np.unique(np.linspace(0, n, episodes + 1).astype(int))[1:] - 1
-    actions = rng.uniform(-1, 1, (n, a))
-    seen, after = np.zeros((n, s)), np.zeros((n, s))
-    state = rng.normal(size=s)
-    for row in range(n):
-        seen[row] = state
-        push = np.resize(actions[row], s)
-        state = after[row] = 0.9 * state + 0.3 * push + 0.1 * rng.normal(size=s)
-        if row in last:
-            state = rng.normal(size=s)
-    fell, cut = np.zeros(n, bool), np.zeros(n, bool)
-    order = {"fall": (fell, fell), "cut": (cut, cut), "both": (fell, cut), "none": ()}[ends]
-    for number, row in enumerate(last if order else ()):
-        order[number % 2][row] = True
-    rewards = -np.square(seen).sum(1) - 0.1 * np.square(actions).sum(1)
-    numbers = (x.astype(np.float32) for x in (seen, actions, rewards, after))
-    return Transitions(*numbers, fell, cut)
 
 
 def waves(

@@ -1,4 +1,4 @@
-"""Where and when critics can be trusted: values at the edge, and how long values take to come."""
+"""Critics that see normalised observations: their values, loss and metrics; when to trust them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,38 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
-from ..method import Agent
+from jaxrl_rollouts.scaler import Scaler
+from jaxrl_rollouts.trees import PyTree
+
+from ..method import Agent, Scaled
 
 HORIZON = 400  # steps that are played: 0.98^400 is 0.03 %
+
+
+def q(nets: Any, critic: Scaled, observations: jax.Array, actions: jax.Array) -> jax.Array:
+    """Every critic's value, `[N, B]`; `nets.critics` is their ensemble."""
+    seen = critic.scaler.normalise(observations)
+    return nets.critics.apply_all(critic.net, seen, actions)[..., 0]
+
+
+def critic_loss(
+    net: PyTree, nets: Any, scaler: Scaler, batch: Any, target: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """`sum_i mean (Q_i(s, a) - target)^2`, and the values `[N, B]`."""
+    values = q(nets, Scaled(net, scaler), batch.observations, batch.actions)
+    return jnp.square(values - target).mean(1).sum(), values
+
+
+def critic_metrics(fit: jax.Array, values: jax.Array, target: jax.Array) -> dict[str, jax.Array]:
+    """Metrics of a step of `critic_loss`: the loss of one critic, values `[N, B]` and targets."""
+    return {
+        "critic_loss": fit / len(values),
+        "q_mean": values.mean(),
+        "q_spread": values.std(0).mean(),
+        "target_mean": target.mean(),
+    }
 
 
 class CriticView(NamedTuple):

@@ -26,6 +26,7 @@ from jaxrl_rollouts.trees import PyTree
 
 from ..method import Agent, Scaled
 from . import bc
+from .critics import critic_loss, critic_metrics, q
 from .flow_actor import make_field
 from .model_free import ModelFree
 
@@ -154,12 +155,6 @@ def policy(
     return jnp.clip(one_step(nets, actor, observation, noise), -1.0, 1.0), memory
 
 
-def q(nets: FqlNets, critic: Scaled, observations: jax.Array, actions: jax.Array) -> jax.Array:
-    """Every critic's value, `[N, B]`."""
-    seen = critic.scaler.normalise(observations)
-    return nets.critics.apply_all(critic.net, seen, actions)[..., 0]
-
-
 def bellman_target(nets: FqlNets, state: FqlState, key: jax.Array, batch: Any) -> jax.Array:
     """`r + gamma (1 - d) mean_i Q'_i(s', mu(s', z))`, `[B]`, or the minimum; section 4."""
     scaler, after = state.actor.scaler, batch.next_observations
@@ -168,14 +163,6 @@ def bellman_target(nets: FqlNets, state: FqlState, key: jax.Array, batch: Any) -
     value = values.mean(0) if nets.config.aggregate == "mean" else values.min(0)
     alive = 1.0 - batch.terminations.astype(jnp.float32)
     return batch.rewards + nets.config.discount * alive * value
-
-
-def critic_loss(
-    net: PyTree, nets: FqlNets, scaler: Scaler, batch: Any, target: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """`sum_i mean (Q_i(s, a) - target)^2`, and the values `[N, B]`."""
-    values = q(nets, Scaled(net, scaler), batch.observations, batch.actions)
-    return jnp.square(values - target).mean(1).sum(), values
 
 
 def actor_loss(
@@ -228,10 +215,7 @@ def update(
         batch,
     )
     metrics = {
-        "critic_loss": fit / nets.config.num_critics,
-        "q_mean": values.mean(),
-        "q_spread": values.std(0).mean(),
-        "target_mean": target.mean(),
+        **critic_metrics(fit, values, target),
         "flow_loss": more["actor_loss"],
         "actor_loss": loss,
         **parts,

@@ -25,6 +25,7 @@ from jaxrl_rollouts.trees import PyTree
 
 from ..method import Agent, Scaled
 from . import bc
+from .critics import critic_loss, critic_metrics, q
 from .flow_actor import make_field
 from .iql import expectile_loss
 from .model_free import ModelFree
@@ -148,26 +149,12 @@ def policy(
     return jnp.take_along_axis(actions, best[None, ..., None], 0)[0], memory
 
 
-def q(nets: IfqlNets, critic: Scaled, observations: jax.Array, actions: jax.Array) -> jax.Array:
-    """Every critic's value, `[N, B]`."""
-    seen = critic.scaler.normalise(observations)
-    return nets.critics.apply_all(critic.net, seen, actions)[..., 0]
-
-
 def value_loss(
     value: PyTree, nets: IfqlNets, seen: jax.Array, lowest: jax.Array
 ) -> tuple[jax.Array, None]:
     """`mean L_tau(min_i Q'_i(s, a) - V(s))`; of normalised observations."""
     gap = lowest - nets.value.apply(value, seen)[..., 0]
     return expectile_loss(gap, nets.config.expectile).mean(), None
-
-
-def critic_loss(
-    critic: PyTree, nets: IfqlNets, scaler: Scaler, batch: Any, target: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """`sum_i mean (Q_i(s, a) - r - gamma (1 - d) V(s'))^2`, and the values `[N, B]`."""
-    values = q(nets, Scaled(critic, scaler), batch.observations, batch.actions)
-    return jnp.square(values - target).mean(1).sum(), values
 
 
 def update(
@@ -182,6 +169,7 @@ def update(
         nets.learn_value, value_loss, state.value, state.opt_value, nets, now, lowest
     )
     alive = 1.0 - batch.terminations.astype(jnp.float32)
+    # `r + gamma (1 - d) V(s')`, with the value from before the step.
     following = nets.value.apply(state.value, after)[..., 0]
     target = batch.rewards + config.discount * alive * following
     critic, opt_critic, fit, values = descend(
@@ -198,10 +186,7 @@ def update(
         nets.flow, bc.BcState(Scaled(state.actor.flow, scaler), state.opt_flow), key, batch
     )
     metrics = {
-        "critic_loss": fit / config.num_critics,
-        "q_mean": values.mean(),
-        "q_spread": values.std(0).mean(),
-        "target_mean": target.mean(),
+        **critic_metrics(fit, values, target),
         "value_loss": value_fit,
         "flow_loss": more["actor_loss"],
     }

@@ -32,6 +32,7 @@ from jaxrl_rollouts.trees import PyTree
 
 from ..data.transitions import RewardView
 from ..method import Agent, Scaled
+from .critics import critic_metrics, q
 from .model_free import ModelFree
 
 LOG_STD_RANGE = (-5.0, 2.0)
@@ -209,12 +210,6 @@ def greedy(
     return gaussian(nets, actor, observation)[0], memory
 
 
-def q(nets: IqlNets, critic: Scaled, observations: jax.Array, actions: jax.Array) -> jax.Array:
-    """Every critic's value, `[N, B]`."""
-    seen = critic.scaler.normalise(observations)
-    return nets.critics.apply_all(critic.net, seen, actions)[..., 0]
-
-
 def state_value(nets: IqlNets, value: PyTree, normalised: jax.Array) -> jax.Array:
     """V of normalised observations, `[B]`."""
     return nets.value.apply(value, normalised)[..., 0]
@@ -293,10 +288,7 @@ def update(
         target,
     )
     metrics = {
-        "critic_loss": fit / config.num_critics,
-        "q_mean": values.mean(),
-        "q_spread": values.std(0).mean(),
-        "target_mean": target.mean(),
+        **critic_metrics(fit, values, target),
         "value_loss": value_fit,
         "actor_loss": actor_fit,
         "advantage": advantage.mean(),

@@ -26,6 +26,7 @@ from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
 from ..method import Agent, Scaled
+from .critics import critic_loss, critic_metrics, q
 
 
 @dataclass(frozen=True)
@@ -160,12 +161,6 @@ def action(nets: Td3Nets, actor: Scaled, observations: jax.Array) -> jax.Array:
     return jnp.tanh(nets.actor.apply(actor.net, actor.scaler.normalise(observations)))
 
 
-def q(nets: Td3Nets, critic: Scaled, observations: jax.Array, actions: jax.Array) -> jax.Array:
-    """Every critic's value, `[N, B]`."""
-    seen = critic.scaler.normalise(observations)
-    return nets.critics.apply_all(critic.net, seen, actions)[..., 0]
-
-
 def greedy(
     nets: Td3Nets, actor: Scaled, key: jax.Array, observation: jax.Array, memory: PyTree
 ) -> tuple[jax.Array, PyTree]:
@@ -197,14 +192,6 @@ def bellman_target(nets: Td3Nets, state: Td3State, key: jax.Array, batch: Any) -
     return jax.lax.stop_gradient(batch.rewards + config.discount * alive * value)
 
 
-def critic_loss(
-    net: PyTree, nets: Td3Nets, scaler: Scaler, batch: Any, target: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """`sum_i mean (Q_i(s, a) - target)^2`, and the values `[N, B]`."""
-    values = q(nets, Scaled(net, scaler), batch.observations, batch.actions)
-    return jnp.square(values - target).mean(1).sum(), values
-
-
 def policy_loss(
     net: PyTree, nets: Td3Nets, critic: Scaled, batch: Any
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
@@ -229,12 +216,7 @@ def update(
         batch,
         target,
     )
-    metrics = {
-        "critic_loss": fit / config.num_critics,
-        "q_mean": values.mean(),
-        "q_spread": values.std(0).mean(),
-        "target_mean": target.mean(),
-    }
+    metrics = critic_metrics(fit, values, target)
     critic = Scaled(net, scaler)
     state = state._replace(critic=critic, opt_critic=opt_critic)
     if not actor:

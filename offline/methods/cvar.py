@@ -7,61 +7,40 @@ of each state and action: the mean over the elites whose Bellman estimates are l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.configs import chosen, coefficient, positive
-from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.configs import chosen, coefficient
 
 from ..agents import AGENTS
 from ..agents.sac import SacConfig, SacState
 from ..data import Transitions
 from ..method import Agent, AgentConfig
-from ..worlds.dynamics import Noise, Rolled
-from .mobile import imagined_values
-from .model_based import Learning, ModelBased, both
+from ..worlds.dynamics import Rolled
+from .mobile import OnTargets, imagined_values, mobile_agent
+from .model_based import Learning, both
 
 
 def cvar_agent() -> SacConfig:
     """MOBILE's SAC without a floor of the targets."""
-    return SacConfig(
-        hidden=(256, 256),
-        actor_lr=1e-4,
-        alpha_lr=1e-4,
-        cosine=True,
-        backup_entropy=False,
-        max_alpha=1.0,
-    )
+    return replace(mobile_agent(), min_target=None)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cvar(ModelBased):
-    """Settings of worst-case targets; the agent is `sac` or `edac`.
+class Cvar(OnTargets):
+    """Settings of worst-case targets.
 
     Attributes:
         dropped: alpha, share of the elites whose targets are highest and do not count. 0 is base;
             near 1 the lowest counts alone.
-        num_samples: next states per elite and row, averaged before the elites are compared: else
-            noise of the transitions counts as their disagreement.
-        sample_noise: of those samples, as for MOBILE.
     """
 
     name: ClassVar[str] = "cvar"
     agent: AgentConfig = chosen(AGENTS, cvar_agent)
     dropped: float = coefficient(0.2, least=0, below=1)
-    num_samples: int = positive(10)
-    sample_noise: Noise = "own"
-
-    def validate(self) -> None:
-        if not isinstance(self.agent, SacConfig):
-            found = type(self.agent).__name__
-            raise ConfigError("agent", found, "sac or edac, whose targets take a penalty")
-
-    def sampling(self) -> Noise:
-        return self.sample_noise
 
     def learn(
         self,

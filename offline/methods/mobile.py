@@ -42,20 +42,15 @@ def mobile_agent() -> SacConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mobile(ModelBased):
-    """MOBILE's settings; its agent is `sac` or `edac`.
+class OnTargets(ModelBased):
+    """Methods that value next states of every elite; the agent is `sac` or `edac`.
 
     Attributes:
-        penalty: beta: weight of the members' disagreement in a Bellman target (0.1 to 5).
-        num_samples: next states per elite and row.
+        num_samples: next states per elite and row, averaged before the elites are compared.
         sample_noise: of those samples: every elite has its `own` (the authors' code), or all share
             one draw (`common`), so that few samples measure their disagreement and nothing else.
     """
 
-    name: ClassVar[str] = "mobile"
-    world: WorldModelConfig = WorldModelConfig(targets="raw")
-    agent: AgentConfig = chosen(AGENTS, mobile_agent)
-    penalty: float = coefficient(1.0, least=0)
     num_samples: int = positive(10)
     sample_noise: Noise = "own"
 
@@ -63,6 +58,23 @@ class Mobile(ModelBased):
         if not isinstance(self.agent, SacConfig):
             found = type(self.agent).__name__
             raise ConfigError("agent", found, "sac or edac, whose targets take a penalty")
+
+    def sampling(self) -> Noise:
+        return self.sample_noise
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mobile(OnTargets):
+    """MOBILE's settings.
+
+    Attributes:
+        penalty: beta: weight of the members' disagreement in a Bellman target (0.1 to 5).
+    """
+
+    name: ClassVar[str] = "mobile"
+    world: WorldModelConfig = WorldModelConfig(targets="raw")
+    agent: AgentConfig = chosen(AGENTS, mobile_agent)
+    penalty: float = coefficient(1.0, least=0)
 
     def check_dataset(self, dataset: Dataset) -> None:
         """Raise `ConfigError` where no reward of the dataset is above `min_target` for ever."""
@@ -77,9 +89,6 @@ class Mobile(ModelBased):
             )
             hint = "None leaves targets as they are; else every target would be cut there"
             raise ConfigError("agent.min_target", least, expected, hint)
-
-    def sampling(self) -> Noise:
-        return self.sample_noise
 
     def learn(
         self,
