@@ -182,7 +182,9 @@ def files_of(cls: type) -> list[tuple[str, Mapping[str, Any]]]:
             module = Path(inspect.getfile(base))
         except (OSError, TypeError):  # a class of a notebook
             continue
-        file = module.with_name(f"{base.__dict__.get('name', module.stem)}.toml")
+        # A base without a name, as ModelBased, has the file of its class: model_based.toml.
+        of_class = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", base.__name__).lower()
+        file = module.with_name(f"{base.__dict__.get('name', of_class)}.toml")
         if file.is_file():
             found.append((file.name, _nulls(tomllib.loads(file.read_text("utf-8")))))
     return found
