@@ -76,8 +76,8 @@ _LISTED = (
         "operators",
         "DRIFT-Net's mixer against attention, Fourier layers and convolutions in one network",
         "DRIFT-Net (ICLR 2026), its code; scOT: Herde et al. 2024 (arXiv 2405.19101)",
-        minutes={"smoke": None, "cpu": 127, "cpu-long": None},
-        needs=dict.fromkeys(("smoke", "cpu", "cpu-long"), (PDE,)),
+        minutes={"smoke": None, "cpu": 127},
+        needs=dict.fromkeys(("smoke", "cpu"), (PDE,)),
         prepare=f"{_NEEDS}:check_solver",
     ),
     Listing(

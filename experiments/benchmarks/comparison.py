@@ -37,8 +37,7 @@ from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import spread
 
 from ..catalogue import LISTINGS
-from .goals import PEERS
-from .peer import Peer, Theirs, check_interpreter
+from .peer import PEERS, Peer, Theirs, check_interpreter
 
 AGENTS: Mapping[str, Any] = {
     "bc": BcConfig(),

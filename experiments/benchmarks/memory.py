@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from jaxrl_rollouts.compare.claims import add_claim
-from jaxrl_rollouts.compare.draw import picture
 from jaxrl_rollouts.configs import layers, positive
 from jaxrl_rollouts.errors import StorageError
 from jaxrl_rollouts.record.context import RunContext, poll
@@ -87,7 +86,6 @@ def run(config: Config, context: RunContext) -> Report:
         "and compiled programs; predicted the highest of what its stages were said to take before "
         "each began. Without is what the process had before it knew any data."
     )
-    draw(report, rows)
     return report
 
 
@@ -111,19 +109,6 @@ def row_of(name: str, measured: dict[str, float]) -> dict[str, object]:
         "measured MB": peak / 1e6,
         "error %": 100.0 * (predicted / peak - 1.0),
     }
-
-
-def draw(report: Report, rows: list[dict]) -> None:
-    """Bars of both."""
-    caption = "Peak resident memory of one process each, predicted before and measured after it."
-    with picture(report, "memory", caption, width=6.5) as (ax,):
-        for offset, key, color in ((-0.2, "predicted MB", "C1"), (0.2, "measured MB", "C0")):
-            places = [i + offset for i in range(len(rows))]
-            ax.barh(places, [row[key] for row in rows], 0.38, label=key[:-3], color=color)
-        ax.set_yticks(range(len(rows)), [row["training"] for row in rows])
-        ax.invert_yaxis()
-        ax.set_xlabel("MB")
-        ax.legend()
 
 
 TINY = Config(2000, 2, 2, 3, 16, 20, (8,), (8,))

@@ -24,7 +24,6 @@ from jaxrl_rollouts.reports.report import Report
 from ..catalogue import GOALS, LISTINGS
 from . import pde_speed_cells as cells
 from . import timing
-from .goals import claim_times, show_seeds
 from .pde_speed_cells import COMPARED, NEEDS, Case, Config, Networks, Work
 from .timing import Timing
 
@@ -46,7 +45,7 @@ def run(config: Config, context: RunContext) -> Report:
     width = config.seeds_width
     train = cells.make_ours(cells.resnet_case(config, width, plain=False)).train
     title = f"dilated ResNet, width {width}, batch {config.line.batch}"
-    show_seeds(report, context, title, train, config.seeds, repeats=config.repeats)
+    timing.show_seeds(report, context, title, train, config.seeds, repeats=config.repeats)
     note_meaning(report, config, peak)
     timing.note_load(report, "at the end")
     return report
@@ -78,7 +77,9 @@ def show_against(
             if others:
                 claim = f"{kind}, {case.name}: {goal:g} times {peer}"
                 means = "steps per second against {best}: same network, batch and grid"
-                row["ratio"] = claim_times(report, claim, rates, ours, times=goal, means=means)
+                row["ratio"] = timing.claim_times(
+                    report, claim, rates, ours, times=goal, means=means
+                )
             rows[kind].append(row | each.columns[kind])
         if compared == "torch":
             share = 100.0 * operations["training"] * each.rates["train", "ours"] / peak

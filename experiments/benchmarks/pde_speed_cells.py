@@ -26,8 +26,8 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
 from . import timing
-from .goals import PEERS
 from .peer import (
+    PEERS,
     Outputs,
     Theirs,
     Timers,

@@ -1,7 +1,7 @@
 """Other people's programs, timed in interpreters of their own: their dependencies pin old ones.
 
 A peer is a script that imports nothing of ours but what lies in `peers/`: `serving`, which it ends
-with, and `torch_study`, layers made of our weights. It reads one JSON object per line from its
+with, and `torch_operators`, layers made of our weights. It reads one JSON object per line from its
 standard input and answers each with one line `RESULT {...}`; anything else it prints is passed
 over. It stays alive between questions, so that what it compiled stays compiled while ours and
 theirs take turns. Networks that are compared get our weights first, shaken so that zeros and ones
@@ -30,7 +30,7 @@ from jaxrl_rollouts.trees import PyTree
 
 from .timing import Timing, in_turns
 
-SHARED = Path(__file__).parent / "peers"  # on the path of every peer
+PEERS = Path(__file__).parent / "peers"  # on the path of every peer
 ANSWER = "RESULT "
 SAME = 1e-3  # largest difference of two float32 implementations of a network, relative
 Timers = dict[tuple[str, Any], Callable[[], float]]  # (what is done, by whom) -> work per second
@@ -81,7 +81,7 @@ class Peer:
     def __init__(self, theirs: Theirs) -> None:
         self.theirs, pipe = theirs, subprocess.PIPE
         self._errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 (a pipe could fill)
-        paths = [str(SHARED), *filter(None, [os.environ.get("PYTHONPATH")])]
+        paths = [str(PEERS), *filter(None, [os.environ.get("PYTHONPATH")])]
         self._process = subprocess.Popen(
             [theirs.python, str(theirs.script)],
             stdin=pipe,

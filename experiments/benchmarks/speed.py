@@ -32,8 +32,7 @@ from jaxrl_rollouts.rollouts import Members, rollout
 
 from ..catalogue import LISTINGS
 from . import timing
-from .goals import PEERS, claim_times, show_seeds
-from .peer import Theirs, Timers, check_interpreter, time_beside
+from .peer import PEERS, Theirs, Timers, check_interpreter, time_beside
 
 OBSERVATIONS, ACTIONS = 17, 6  # HalfCheetah's sizes
 WORLDS = ("pendulum", "gymnax/Pendulum-v1", "brax/inverted_pendulum", "mujoco/HalfCheetah-v4")
@@ -99,7 +98,7 @@ def run(config: Config, context: RunContext) -> Report:
     )
     title = f"SAC, {config.layers} x {config.seeds_width}"
     train = our_training(our_sac(config, config.seeds_width, 2), config)
-    show_seeds(report, context, title, train, config.seeds, repeats=config.repeats)
+    timing.show_seeds(report, context, title, train, config.seeds, repeats=config.repeats)
     report.table("rollout transitions per second", time_rollouts(config))
     rows = []
     for name in config.environments:
@@ -134,11 +133,11 @@ def our_sac(config: Config, width: int, critics: int) -> SacConfig:
     return SacConfig(num_critics=critics, hidden=(width,) * config.layers)
 
 
-def d3rlpy_settings(agent: str, config: Any, width: int, critics: int) -> dict[str, Any]:
-    """What d3rlpy builds: an agent on random rows of the same shape."""
+def d3rlpy_settings(config: Config, width: int, critics: int) -> dict[str, Any]:
+    """What d3rlpy builds: SAC on random rows of the same shape."""
     shape = {"rows": config.rows, "observations": OBSERVATIONS, "actions": ACTIONS}
     nets = {"width": width, "layers": config.layers, "critics": critics, "batch": config.batch}
-    return {"agent": agent, "updates": config.updates, **shape, **nets}
+    return {"updates": config.updates, **shape, **nets}
 
 
 def update_row(
@@ -148,8 +147,8 @@ def update_row(
     train = our_training(our_sac(config, width, critics), config)
     columns, nets = timing.compile_columns(lambda: train(1)), f"{config.layers} x {width}"
     ours: Timers = {("train", "ours"): lambda: config.updates / train(1).run_seconds}
-    settings, work = d3rlpy_settings("sac", config, width, critics), {"train": config.updates}
-    ways = {"d3rlpy": {"drawn": True, "threads": os.cpu_count()}}
+    settings, work = d3rlpy_settings(config, width, critics), {"train": config.updates}
+    ways = {"d3rlpy": {"threads": os.cpu_count()}}
     how: dict[str, Any] = {"option": "peer_python", "ways": ways}
     theirs = Theirs(config.peer_python, PEERS / "d3rlpy_agents.py", "d3rlpy", settings, work, **how)
     label = f"SAC, {nets}, {critics} critics"
@@ -164,7 +163,7 @@ def update_row(
         row[f"d3rlpy {timed.versions['d3rlpy']} updates/s"] = rates.median("d3rlpy")
         name = f"5 times d3rlpy's SAC, {nets}, {critics} critics"
         means = "updates per second against d3rlpy, same nets and batch"
-        row["ratio"] = claim_times(report, name, rates, "ours", times=5.0, means=means)
+        row["ratio"] = timing.claim_times(report, name, rates, "ours", times=5.0, means=means)
     return row
 
 

@@ -4,7 +4,7 @@ A benchmark times everybody in turns within one run (`in_turns`), so that what e
 meets all of them, and compares round by round: `claim_times` takes the fastest of the others.
 
 rates = in_turns(context, "updates", 5, {"ours": our_rate, "theirs": their_rate})
-claim_times(report, "twice as fast", rates, "ours", times=2.0, means="against {best}", source="")
+claim_times(report, "twice as fast", rates, "ours", times=2.0, means="against {best}")
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.axes import Axes
 
 from jaxrl_rollouts import loop
 from jaxrl_rollouts.compare.claims import add_claim
-from jaxrl_rollouts.compare.draw import picture
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.progress import Progress
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.trees import equations
+
+from ..catalogue import GOALS
 
 
 class Rates(dict[Any, np.ndarray]):
@@ -155,21 +155,19 @@ def claim_times(
     name: str,
     rates: Rates,
     ours: Any,
-    others: Iterable[Any] | None = None,
     *,
     times: float,
     means: str,
-    source: str,
 ) -> float:
     """Claim that ours does at least `times` the work per second of the fastest of the others.
 
     Returns:
         The median of ours over the fastest, round by round: a column of the row.
     """
-    best = max(others or (who for who in rates if who != ours), key=rates.median)
+    best = max((who for who in rates if who != ours), key=rates.median)
     ratio = rates[ours] / rates[best]
     means = means.format(best=best)
-    add_claim(report, name, ratio, at_least=times, means=means, source=source, statistic="median")
+    add_claim(report, name, ratio, at_least=times, means=means, source=GOALS, statistic="median")
     return float(np.median(ratio))
 
 
@@ -181,37 +179,20 @@ def show_seeds(
     seeds: Sequence[int],
     *,
     repeats: int,
-    source: str,
     times: float = 4.0,
 ) -> None:
-    """Table, claim and picture of the time to train several seeds in one program."""
+    """Table and claim of the time to train several seeds in one program."""
     for n in seeds:
         train(n)  # compiles
     timers = {n: lambda n=n: train(n).run_seconds for n in seeds}
     seconds = in_turns(context, f"{title}: seeds side by side", repeats, timers)
     relative = {n: seconds[n] / seconds[seeds[0]] for n in seeds}
-    growth = [float(np.median(relative[n])) for n in seeds]
     rows = [
-        {"seeds": n, "seconds": seconds.median(n), "x one seed": x}
-        for n, x in zip(seeds, growth, strict=True)
+        {"seeds": n, "seconds": seconds.median(n), "x one seed": float(np.median(relative[n]))}
+        for n in seeds
     ]
     report.table("seeds side by side", rows)
     name = f"{max(seeds)} seeds in {times:g} times the time of one"
     means = "seeds as a vmapped axis, spread over the cores"
-    how: dict[str, Any] = {"means": means, "source": source, "statistic": "median"}
+    how: dict[str, Any] = {"means": means, "source": GOALS, "statistic": "median"}
     add_claim(report, name, relative[seeds[-1]], at_most=times, **how)
-    caption = "Time to train several seeds in one program."
-    with picture(report, "seeds", caption, width=4.2, title=title, legend=False) as (ax,):
-        labels = "seeds", "time, in times of one seed"
-        draw_growth(ax, seeds, growth, "one after the other", labels)
-
-
-def draw_growth(
-    ax: Axes, at: Sequence[int], times: Sequence[float], proportional: str, labels: tuple[str, str]
-) -> None:
-    """Times over how many there are, and what they would be if each took as long as the first."""
-    ax.plot(at, times, "o-", label="measured")
-    ax.plot(at, times[0] / at[0] * np.array(at), ":", color="black", label=proportional)
-    ax.set_xlabel(labels[0])
-    ax.set_ylabel(labels[1])
-    ax.legend()

@@ -1,1 +1,1 @@
-"""What studies share: colours, drawings, checks before a run."""
+"""What studies share: colours, fields, checks before a run."""

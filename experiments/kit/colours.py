@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 
 from jaxrl_rollouts.offline.report import COLOURS as AGENTS
@@ -12,18 +13,6 @@ EMULATORS: Mapping[str, str] = {
     "pushforward": "#E69F00",
     "correction": "#CC79A7",
     "refiner": "#009E73",
-    "own": "#56B4E9",
-    "tail": "#D55E00",
-}
-MIXERS: Mapping[str, str] = {
-    "drift": "#0072B2",
-    "attention": "#D55E00",
-    "fourier": "#009E73",
-    "conv": "#CC79A7",
-    "fno": "#E69F00",
-    "linear": "#777777",
-    "persistence": "#56B4E9",
-    "solver": "#000000",
 }
 SOURCES: Mapping[str, str] = {
     "real": "#777777",
@@ -34,7 +23,6 @@ SOURCES: Mapping[str, str] = {
 COLOURS: Mapping[str, str] = {
     **AGENTS,
     **EMULATORS,
-    **MIXERS,
     **SOURCES,
     "data": "#777777",
     "truth": "#000000",
@@ -44,3 +32,6 @@ COLOURS: Mapping[str, str] = {
 def colour(name: str) -> str:
     """The colour of what begins with a name above; others get one of the palette."""
     return pictures.colour(name, COLOURS)
+
+
+curve_with_band = functools.partial(pictures.curve_with_band, colours=COLOURS)

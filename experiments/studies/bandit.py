@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.compare.claims import claims
-from jaxrl_rollouts.compare.draw import level, picture
+from jaxrl_rollouts.compare.draw import picture
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
@@ -24,19 +24,17 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.reports.pictures import PALETTE
+from jaxrl_rollouts.reports.pictures import PALETTE, curve_with_band
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
 from ..catalogue import LISTINGS
-from ..kit.draw import curve_with_band, curves
 from . import bandit_beliefs as rewards
 from .bandit_beliefs import Beliefs, play_optimum
 from .bandit_dqn import DqnConfig, buffer_bytes, make_recurrent_dqn
 from .bandit_task import KNOWN, SMALL_AGENT, TEST_ARMS, bandit_evaluator, bandit_task
 
 SOURCE = LISTINGS["bandit"].source
-SHOWN = (0.01, 0.3, 0.55, 0.7, 0.99)  # the arms of the paper's figure
 
 
 @dataclass(frozen=True)
@@ -134,8 +132,6 @@ def run(config: Config, context: RunContext) -> Report:
     add_tables(report, fitted, grid)
     add_claims(report, fitted, {penalty: cell["returns"] for penalty, cell in grid.items()})
     draw_arms(report, grid)
-    draw_learning(report, grid)
-    draw_opinions(report, np.asarray(fitted.arms.mean))
     report.note(
         "Optimal stopping is exact: its prior for arm 1 is normal with the mean and spread of "
         "that seed's ensemble, and it is played on the true arms without sampling."
@@ -235,35 +231,6 @@ def draw_arms(report: Report, grid: Grid) -> None:
             ax.plot(TEST_ARMS, best, "k:", linewidth=1.0, label="always the better arm")
             ax.set_xlabel("what the unknown arm pays")
         axes[0].set_ylabel("reward per pull")
-
-
-def draw_learning(report: Report, grid: Grid) -> None:
-    """Reward per pull while learning, a panel for what the unknown arm pays."""
-    caption = (
-        "Greedy play of true bandits while the agents learn from imagined ones. Only the Bayesian "
-        "leaves 0.5, down where the unknown arm is bad and up where it is good."
-    )
-    titles = [f"unknown arm pays {arm:g}" for arm in SHOWN]
-    style = {"width": 2.3, "height": 2.6, "sharex": True}
-    with picture(report, "learning", caption, titles=titles, **style) as axes:
-        for ax, arm in zip(axes, SHOWN, strict=True):
-            for label, shade, cell in _styled(grid):
-                curves(ax, {label: cell}, f"return {arm:g}", colour_name=shade)
-            best = np.median(grid[0.0]["optimum"][:, TEST_ARMS.index(arm)])
-            level(ax, best, "optimal stopping, penalty 0", linewidth=0.9)
-        axes[0].set_ylabel("reward per pull")
-
-
-def draw_opinions(report: Report, mean: np.ndarray) -> None:
-    """What members believe the arms to pay; `mean` is `[seeds, members, arms]`."""
-    caption = "What the members believe: they agree on the arm in the data and on nothing else."
-    labels, bins = ("arm 0 (1000 pulls)", "arm 1 (never pulled)"), np.linspace(-0.8, 1.6, 61)
-    with picture(report, "opinions", caption, width=4.2, height=2.6) as (ax,):
-        for arm, label in enumerate(labels):
-            style = {"color": PALETTE[arm], "alpha": 0.6, "density": True, "label": label}
-            ax.hist(mean[..., arm].reshape(-1), bins.tolist(), **style)
-        ax.set_yscale("symlog", linthresh=1.0)
-        ax.set(xlabel="believed mean reward", ylabel="density over members and seeds")
 
 
 EXPERIMENT = LISTINGS["bandit"].experiment(

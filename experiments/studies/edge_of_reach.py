@@ -15,7 +15,6 @@ import numpy as np
 
 from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.clock import add_clock, clock_rows
-from jaxrl_rollouts.compare.draw import curves, picture
 from jaxrl_rollouts.compare.grid import Cell, run_grid
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
@@ -32,7 +31,6 @@ from jaxrl_rollouts.offline.result import TrainResult
 from jaxrl_rollouts.offline.task import Task, behaviour
 from jaxrl_rollouts.offline.worlds.dynamics import true_dynamics
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.reports.pictures import PALETTE
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
@@ -126,7 +124,6 @@ def run(config: Config, context: RunContext) -> Report:
     report.table("results", result_rows(cells, float(behaved.mean())))
     add_clock(report, clock_rows(cells))
     add_claims(report, cells, float(behaved.mean()))
-    draw(report, cells)
     report.note(f"Data {dataset.name}: sha256 {dataset.sha256}. Rows an epoch: {config.rows:,}.")
     return report
 
@@ -166,23 +163,6 @@ def add_claims(report: Report, cells: Mapping[str, Cell], behaved: float) -> Non
     name = f"rollouts of {longest} earn more than rollouts of {shortest}"
     means = "difference of returns, mean of the last evaluations, seed by seed"
     claim(name, late(long) - late(short), at_least=0, means=means, cells=[short, long])
-
-
-def draw(report: Report, cells: Mapping[str, Cell]) -> None:
-    """Return, and estimated against true value, over training."""
-    caption = (
-        "Left: return of the mean action. Right: critics' value at the start states (solid) and "
-        "discounted return from there (dotted). Lines: interquartile mean over seeds."
-    )
-    shades = dict(zip(cells, PALETTE, strict=False))
-    titles = ("Return", "Estimated and true value")
-    with picture(report, "training", caption, titles=titles) as (left, right):
-        curves(left, cells, "return", colours=shades)
-        curves(right, cells, "estimated_value", colours=shades)
-        curves(right, cells, "discounted_return", colours=shades, linestyle=":")
-        right.set_yscale("symlog", linthresh=100)
-        left.set(xlabel="gradient steps", ylabel="undiscounted return")
-        right.set(xlabel="gradient steps", ylabel="discounted value")
 
 
 _TINY = settings("smoke", steps=20, rollouts={"every": 10})

@@ -23,7 +23,7 @@ from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
 from .edge_of_reach_toy_cells import HARD, Config, prepare, train_all
-from .edge_of_reach_toy_page import COLUMNS, add_claims, draw_training, draw_values
+from .edge_of_reach_toy_page import COLUMNS, add_claims, draw_values
 from .plane import optimal_return
 
 
@@ -40,7 +40,6 @@ def run(config: Config, context: RunContext) -> Report:
     report.table("after training", grid.rows(COLUMNS))
     add_clock(report, clock_rows({f"{arm}, k {k}": cell for (arm, k), cell in grid.items()}))
     add_claims(report, grid, longest, best)
-    draw_training(report, grid.at(k=longest), at_start)
     draw_values(report, config, data, grid.at(k=longest))
     report.note(
         "Dynamics are true, so the penalties of MOPO and MOBILE are zero: they are base, exactly, "

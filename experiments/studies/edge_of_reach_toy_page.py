@@ -1,22 +1,19 @@
-"""Claims and pictures of `edge_of_reach_toy`."""
+"""Claims and the picture of `edge_of_reach_toy`."""
 
 from __future__ import annotations
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize, to_hex
+from matplotlib.colors import Normalize
 
 from jaxrl_rollouts.compare.claims import claims
-from jaxrl_rollouts.compare.draw import level, picture
+from jaxrl_rollouts.compare.draw import picture
 from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.offline.environments import plane
 from jaxrl_rollouts.reports.report import Report
-from jaxrl_rollouts.reports.statistics import spread_name
 
 from ..catalogue import LISTINGS
-from ..kit.colours import colour
-from ..kit.draw import curves
 from .edge_of_reach_toy_cells import BASE, PATCHED, Config, PlaneData, reach_of
 from .plane import Reach
 
@@ -72,35 +69,11 @@ def _agrees(cell: Cell) -> np.ndarray:
     return (cell["excess"] < 0) == (cell["percent"] >= CURED)
 
 
-def shades(grid: Grid) -> dict[str, str]:
-    """Everybody's colour; RAVL's from light to dark, in the order of its settings."""
-    many = [arm for arm in grid if arm.startswith("ravl")]
-    blues = matplotlib.colormaps["Blues"](np.linspace(0.45, 1.0, len(many)))
-    own = {arm: to_hex(blue) for arm, blue in zip(many, blues, strict=True)}
-    return {arm: own.get(arm, colour(arm)) for arm in sorted(grid, key=len, reverse=True)}
-
-
-def draw_training(report: Report, grid: Grid, best_at_start: float) -> None:
-    """Return and promised value over training, at the longest horizon."""
-    caption = (
-        "Left: return of the mean action in the true environment. Right: what the critics promise "
-        "at the start states; above the dashed line it is more than any policy can earn. Lines: "
-        f"interquartile mean over seeds, bands: {spread_name(report.seeds)}."
-    )
-    with picture(report, "training", caption, titles=("Return", "Promised value")) as (left, right):
-        curves(left, grid, "percent", colours=shades(grid))
-        curves(right, grid, "estimated_value", colours=shades(grid))
-        left.set(ylabel="return, % of optimum", ylim=(-3, 106))
-        level(left, 100, linewidth=0.9)
-        level(right, best_at_start, "optimum", linewidth=0.9)
-        right.set(yscale="log", ylabel="value at the start")
-
-
-def _plane_axes(ax: Axes, data: PlaneData, reach: Reach, *, outline: str = "black") -> np.ndarray:
+def _plane_axes(ax: Axes, data: PlaneData, reach: Reach) -> np.ndarray:
     """The square, the goal and the two outlines of the edge; returns what both axes go along."""
     axis, k = np.asarray(data.square[:, 0, 0]), reach.horizon
     distance = np.asarray(reach.distance(data.square)).T
-    ax.contour(axis, axis, distance, [k - 1, k], colors=outline, linewidths=0.8)
+    ax.contour(axis, axis, distance, [k - 1, k], colors="white", linewidths=0.8)
     star = {"marker": "*", "markeredgecolor": "black", "markersize": 11, "linestyle": ""}
     ax.plot(*plane.GOAL, color="white", label="goal (centre of the reward)", **star)
     ax.set(aspect="equal", xlim=(axis[0], axis[-1]), ylim=(axis[0], axis[-1]))
@@ -123,7 +96,7 @@ def draw_values(report: Report, config: Config, data: PlaneData, grid: Grid) -> 
     titles, size = list(maps), {"width": 2.75, "height": 2.9, "legend": False}
     with picture(report, "q_maps", caption, titles=titles, **size) as axes:
         for ax, values in zip(axes, maps.values(), strict=True):
-            axis = _plane_axes(ax, data, reach, outline="white")
+            axis = _plane_axes(ax, data, reach)
             shown = ax.pcolormesh(axis, axis, values.T, **style)
             ax.set_xlabel(f"highest: {values.max():.0f}")
         for ax in axes[1:]:

@@ -26,9 +26,8 @@ from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig, Target, make
 from jaxrl_rollouts.diffusion.edm import gaussian_denoise
 from jaxrl_rollouts.diffusion.guide import GuideParams
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.kit.draw import curve_with_band
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.reports.pictures import PALETTE
+from jaxrl_rollouts.reports.pictures import PALETTE, curve_with_band
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
@@ -37,10 +36,6 @@ SOURCE = LISTINGS["guidance_gaussian"].source
 MOMENTS = (
     "The calibrated rule follows the product at any number of steps; the published one gets "
     "stronger with more steps and collapses onto the policy."
-)
-GIVEN = (
-    "Behaviour and policy depend on the state. Only the joint rule, which moves the state "
-    "with the action, is the product given every state."
 )
 RULES: Mapping[str, GuidanceConfig] = {
     "published": GuidanceConfig(),
@@ -227,8 +222,7 @@ def lines(ax: Axes, at: np.ndarray, curves: dict[str, np.ndarray], exact: np.nda
 
 
 def draw(report: Report, config: Config, grid: Grid) -> None:
-    at, many = np.asarray(config.coefficients), config.steps[-1]
-    cells = grid.at(setting="alone")
+    at, cells = np.asarray(config.coefficients), grid.at(setting="alone")
     rules = list(dict.fromkeys(rule for rule, _ in cells))
     title = "Guided samples against the product (N(0, 1) data, N(1, 1) policy)"
     panels: dict[str, Any] = {"titles": (*rules, *[""] * len(rules)), "columns": len(rules)}
@@ -239,12 +233,6 @@ def draw(report: Report, config: Config, grid: Grid) -> None:
             curves = {f"{n} steps": cell["moments"][..., j] for n, cell in by_steps.items()}
             lines(ax, at, curves, product("alone", at)[j])
             ax.set(ylabel=("mean", "spread")[j], xlabel="guidance coefficient" if j else "")
-    title, cells = f"Actions given the state, {many} steps", grid.at(setting="given state")
-    with picture(report, "given_state", GIVEN, titles=("", ""), title=title) as axes:
-        for j, name in enumerate(("slope over the state", "spread around it")):
-            curves = {rule: cell["moments"][..., j] for (rule, _), cell in cells.items()}
-            lines(axes[j], at, curves, product("given state", at)[j])
-            axes[j].set(ylabel=name, xlabel="guidance coefficient")
 
 
 PRESETS = {

@@ -1,18 +1,13 @@
-"""What the Kuramoto-Sivashinsky experiments share: sizes, one method as a cell of a grid, pictures.
-
-Pictures take the cells of `train_cell`, by method; those that diverged are left out.
-"""
+"""What the Kuramoto-Sivashinsky experiments share: sizes, one method as a cell of a grid."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from jaxrl_rollouts.compare.draw import level, picture
-from jaxrl_rollouts.compare.grid import Cell, Grid
+from jaxrl_rollouts.compare.grid import Cell
 from jaxrl_rollouts.configs import number, positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde import metrics
@@ -31,10 +26,7 @@ from jaxrl_rollouts.pde.objectives import Mse, Refiner
 from jaxrl_rollouts.pde.operators import Resnet, Unet
 from jaxrl_rollouts.pde.training import Training
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.reports.report import Report
 
-from ..kit.colours import colour
-from ..kit.draw import curve_with_band
 from ..kit.fields import held_out, solved
 
 SOURCE = "Lippe et al. 2023 (arXiv 2308.05732)"
@@ -115,8 +107,8 @@ def train_cell(
     """Train an emulator, all seeds side by side, and roll it; arrays by their names.
 
     `time_curve` is the paper's: how long the correlation averaged over trajectories stays above
-    0.8 (`time_curve_0.9`: 0.9); `time_each` is the mean of the trajectories' own times. Samples'
-    arrays begin with `sampled_`, beside `predicted_horizon` and `true_horizon` `[seeds, B]`.
+    0.8 (`time_curve_0.9`: 0.9); `time_each` is the mean of the trajectories' own times. With
+    samples: `predicted_horizon` and `true_horizon` `[seeds, B]`.
     """
     fitted = fit(
         objective,
@@ -139,7 +131,6 @@ def train_cell(
         rows = type(test.fields)(*(x[: study.sampled] for x in test.fields))
         some = test._replace(fields=rows, steps=study.sampled_steps)
         agreement = sample(name, emulator, fitted.params, some, study.samples, context)
-        arrays |= {f"sampled_{key}": value for key, value in agreement._asdict().items()}
         true = found.correlation[:, : study.sampled_steps, : study.sampled]
         for key, of_each in (("predicted_horizon", agreement.cross), ("true_horizon", true)):
             times = [metrics.correlation_horizons(one, test.dt) for one in of_each]
@@ -220,65 +211,3 @@ PAPER = replace(
         per_iteration=1000,
     ),
 )
-
-
-def rollouts(cells: Grid) -> dict[str, np.ndarray]:
-    """Those to draw, `[T, N]` by method."""
-    return {name: cell["rollout"] for name, cell in cells.trained.items()}
-
-
-def draw_correlation(report: Report, dt: float, cells: Mapping[str, Cell]) -> None:
-    """Correlation with the truth over time."""
-    caption = (
-        "Pearson correlation of rollout and truth, averaged over the test trajectories; lines: "
-        "interquartile mean over seeds."
-    )
-    with picture(report, "correlation", caption, width=5.6, height=3.2) as (ax,):
-        for name, cell in cells.items():
-            correlation = cell["correlation"].mean(2)
-            curve_with_band(ax, dt * np.arange(1, correlation.shape[1] + 1), correlation, name)
-        for threshold in (0.8, 0.9):
-            level(ax, threshold, linestyle=":")
-        ax.set_xlabel("time")
-        ax.set_ylabel("correlation, mean over trajectories")
-
-
-def draw_refinement(report: Report, name: str, cell: Cell) -> None:
-    """One-step error along refinement: its size and its spectrum."""
-    caption = "Error after 0, 1, ... refinements of the same step. Left: each line is a seed."
-    titles = ("Error of one step", "Its spectrum, median seed")
-    error, spectra = cell["one_step"], np.median(cell["first_error"], 0)[:, 1:]
-    calls, shade = error.shape[1], colour(name)
-    with picture(report, "refinement", caption, titles=titles, legend=False) as (left, right):
-        left.semilogy(range(calls), error.T, "o-", markersize=3, color=shade)
-        left.set_xticks(range(calls))
-        left.set_xlabel("refinements applied")
-        left.set_ylabel("mean square error")
-        for call, spectrum in enumerate(spectra):
-            style = {"color": shade, "label": f"{call}", "alpha": (call + 1) / calls}
-            right.semilogy(np.arange(len(spectrum)) + 1, spectrum, **style)
-        right.set_xlabel("wavenumber")
-        right.set_ylabel("mean |rfft|")
-        right.legend(frameon=False, fontsize=8, title="refinements")
-
-
-def draw_samples(report: Report, study: Study, dt: float, name: str, cell: Cell) -> None:
-    """Predicted against true horizon, and the spread of samples against their error."""
-    caption = (
-        "Left: per test trajectory, the time for which samples agree against the time for which "
-        "the rollout is right; all seeds; rollouts end at the dotted line's end. Right: standard "
-        "deviation over samples and error of their mean."
-    )
-    titles, top = ("How long to trust it", "Spread and error"), study.sampled_steps * dt
-    with picture(report, "samples", caption, titles=titles, legend=False) as (left, right):
-        horizons = cell["predicted_horizon"].T, cell["true_horizon"].T
-        left.plot(*horizons, ".", color=colour(name), markersize=3, alpha=0.4)
-        left.plot([0, top], [0, top], color="black", linestyle=":", linewidth=0.8)
-        left.set_xlabel(f"predicted from {study.samples} samples")
-        left.set_ylabel("true time above 0.8")
-        for label, metric in (("spread of samples", "spread"), ("error of their mean", "error")):
-            values = cell[f"sampled_{metric}"]
-            curve_with_band(right, dt * np.arange(1, values.shape[1] + 1), values, label)
-        right.set_yscale("log")
-        right.set_xlabel("time")
-        right.legend(frameon=False, fontsize=8)

@@ -14,11 +14,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jax.scipy.stats import rankdata
-from matplotlib.ticker import LogLocator, NullFormatter
 from numpy.typing import ArrayLike
 
 from jaxrl_rollouts.compare.claims import claims
-from jaxrl_rollouts.compare.draw import picture
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
@@ -44,9 +42,6 @@ from jaxrl_rollouts.reports.statistics import summarize
 from ..catalogue import LISTINGS
 
 SOURCE = LISTINGS["open_loop"].source
-COLOURS = {"LN": "#0072B2", "no LN": "#D55E00"}
-HIGHEST = 1e6  # what lies above is drawn there
-DOTS = 4000
 MEDIUM, MIXED = "halfcheetah-medium-mini-v1", "halfcheetah-medium-replay-mini-v1"
 D4RL = "halfcheetah-medium-v2", "halfcheetah-medium-replay-v2"
 
@@ -169,7 +164,7 @@ def _stack(trees: list) -> Any:
 
 
 def run(config: Config, context: RunContext) -> Report:
-    """All pairs: tables, claims, pictures."""
+    """All pairs: tables and claims."""
     report, ensemble = Report.of(context, config.seeds), config.ensemble
     for pair in config.pairs:
         found, title = run_pair(config, pair, context), " on ".join(map(slug, pair))
@@ -179,8 +174,6 @@ def run(config: Config, context: RunContext) -> Report:
         )
         report.table(f"{title}: trust", [trust_row(name, worlds) for name, worlds in found.items()])
         add_claims(report, title, found)
-        draw_growth(report, title, found)
-        draw_trust(report, title, found["LN"])
     report.note(
         f"{config.trajectories} stretches of logged actions, {config.seeds} ensembles of "
         f"{ensemble.members} ({ensemble.elites} kept), at most {ensemble.max_epochs} epochs. "
@@ -234,52 +227,6 @@ def add_claims(report: Report, title: str, found: Mapping[str, RolledWorlds]) ->
         claim(f"{title}: errors are large beyond the data's largest spread", after / before,
               at_least=1, means="median error after the stop over the 95 % quantile before it")
     # fmt: on
-
-
-def draw_growth(report: Report, title: str, found: Mapping[str, RolledWorlds]) -> None:
-    """Error, size of the prediction and reward bias over the steps; bands are 5 to 95 %."""
-    name, titles = f"growth-{slug(title)}", ("error", "size of the prediction", "reward")
-    units = ("standard deviations of the data", "root mean square, own units", "absolute bias")
-    caption = (
-        "Open loop along logged actions: median and 5 to 95 % of all trajectories and ensembles; "
-        f"what exceeds {HIGHEST:g} is drawn there."
-    )
-    with picture(report, name, caption, titles=titles, legend=False, title=title) as axes:
-        for model, (rolled, *_) in found.items():
-            quantities = (rolled.error, rolled.norm, np.abs(rolled.reward_bias))
-            for ax, values in zip(axes, quantities, strict=True):
-                shown, steps = np.clip(values, 1e-6, HIGHEST), np.arange(1, values.shape[1] + 1)
-                low, middle, high = np.quantile(shown, (0.05, 0.5, 0.95), axis=(0, 2))
-                ax.plot(steps, middle, color=COLOURS[model], label=model)
-                ax.fill_between(steps, low, high, color=COLOURS[model], alpha=0.2, linewidth=0)
-        for ax, unit in zip(axes, units, strict=True):
-            ax.set(xscale="log", yscale="log", xlabel="steps", ylabel=unit)
-        axes[0].legend()
-
-
-def draw_trust(report: Report, title: str, worlds: RolledWorlds) -> None:
-    """Error against spread, one dot per step, and the thresholds of the data."""
-    spread, error = np.ravel(worlds.rolled.uncertainty[0]), np.ravel(worlds.rolled.error[0])
-    finite = np.flatnonzero(np.isfinite(spread) & np.isfinite(error))
-    shown = np.random.default_rng(0).permutation(finite)[:DOTS]
-    caption = (
-        "Each dot is a step of an open-loop rollout with layer normalisation, first ensemble; "
-        "lines: quantiles of the spread over the data."
-    )
-    size = {"width": 5.0, "height": 3.2, "title": title, "legend": False}
-    with picture(report, f"trust-{slug(title)}", caption, **size) as (ax,):
-        style = {"color": COLOURS["LN"], "markersize": 2, "alpha": 0.4}
-        ax.plot(spread[shown], error[shown], ".", **style)
-        for level, line in ((0.9, ":"), (0.99, "--"), (1.0, "-")):
-            at = float(threshold_at(worlds.trust, level)[0])
-            ax.axvline(at, color="black", linestyle=line, linewidth=0.9, label=f"u({level:g})")
-        ax.set(xscale="log", yscale="log", xlabel="spread of the members' means")
-        # Spreads cover about a decade: matplotlib's own labels would lie on top of each other.
-        ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        ax.xaxis.set_major_formatter("{x:g}")
-        ax.xaxis.set_minor_formatter(NullFormatter())
-        ax.set_ylabel("error, standard deviations of the data")
-        ax.legend()
 
 
 # The architecture is the paper's; a quarter of an hour on two cores.

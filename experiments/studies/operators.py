@@ -75,11 +75,5 @@ CPU = DriftNetConfig(
     test=flow("", 8, 113, 1, 32),
     training=Training(steps=4000, batch=8, lr=3e-3, final_lr=1e-5, warmup=200, per_iteration=20),
 )
-# Never run: twice the points, every arm with as many seconds.
-LONG = DriftNetConfig(
-    train=flow("", 128, 41, 0, 64),
-    test=flow("", 16, 113, 1, 64),
-    training=Training(steps=4000, batch=16, lr=2e-3, final_lr=1e-5, warmup=200, per_iteration=20),
-)
-PRESETS = {"smoke": SMOKE, "cpu": CPU, "cpu-long": LONG}
+PRESETS = {"smoke": SMOKE, "cpu": CPU}
 EXPERIMENT = LISTINGS["operators"].experiment(DriftNetConfig, PRESETS, run)

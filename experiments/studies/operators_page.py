@@ -1,4 +1,4 @@
-"""Tables, claims and pictures of `operators`."""
+"""Tables and claims of `operators`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 
 from jaxrl_rollouts.compare.claims import claims
-from jaxrl_rollouts.compare.draw import level, picture
 from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.pde.metrics import mean_spectrum
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import summarize
 
-from ..kit.colours import colour
 from .operators_cells import DriftNetConfig, Flows, speed
 
 SOURCE = "DRIFT-Net (ICLR 2026), tables of NS-SL and NS-PwC, ablations"
@@ -42,7 +40,6 @@ def make_report(
     parts = {name: cells["updates", name] for name in ("drift", *config.parts)}
     report.table("parts of the mixer", _part_rows(config, flows, parts))
     _claims(report, config, cells, flows)
-    _draw_errors(report, config, cells, flows)
     train, test = config.train, config.test
     report.note(
         f"Vorticity of decaying flows on {train.points} x {train.points} points, solved on "
@@ -170,32 +167,3 @@ def _claims(report: Report, config: DriftNetConfig, cells: Grid, flows: Flows) -
             means = "relative L1 of a step without low mixing over the worse of other ablations"
             name = f"low mixing matters most: {start}"
             claim(name, without / worst, at_least=1.0, means=means)
-
-
-def _draw_errors(report: Report, config: DriftNetConfig, cells: Grid, flows: Flows) -> None:
-    caption = (
-        "Relative L1 of a step, median over test steps: points are seeds, bars their mean. Filled: "
-        "as many updates as DRIFT; open: as many seconds. Dotted: the best linear map."
-    )
-    size: dict[str, Any] = {"width": 4.4, "height": 3.0}
-    with picture(report, "errors", caption, titles=config.starts, legend=False, **size) as axes:
-        for ax, start in zip(axes, config.starts, strict=True):
-            rows, names = flows.of(config, start), (*config.mixers, "fno")
-            linear = one_step(cells["none", "linear"], rows)
-            level(ax, float(linear.mean()), linestyle=":")
-            highest = [float(linear.mean())]
-            for at, name in enumerate(names):
-                for matching, aside, face in (("updates", -0.14, None), ("seconds", 0.14, "none")):
-                    cell = cells.cells.get((matching, name))
-                    if cell is None or cell.diverged:
-                        continue
-                    errors, shade = one_step(cell, rows), colour(name)
-                    where = np.full(len(errors), at + aside)
-                    style = {"color": shade, "markerfacecolor": face or shade, "markersize": 4}
-                    highest.append(float(errors.max()))
-                    ax.plot(where, errors, "o", **style)
-                    ax.plot([at + aside], [errors.mean()], "_", color=shade, markersize=16)
-            ax.set_xticks(range(len(names)), names)
-            ax.set_xlim(-0.5, len(names) - 0.5)
-            ax.set_ylim(0.0, 1.1 * max(highest))
-        axes[0].set_ylabel("relative L1, %")

@@ -14,7 +14,7 @@ from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.objectives import Refiner
-from jaxrl_rollouts.pde.pictures import draw_rollouts, draw_spectra
+from jaxrl_rollouts.pde.pictures import draw_spectra
 from jaxrl_rollouts.pde.training import Training
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
@@ -78,13 +78,8 @@ def run(config: KsConfig, context: RunContext) -> Report:
     report.table("late amplitude over the truth's", cells.rows(late))
     if {"mse", "refiner"} <= set(cells):
         _claims(report, study, cells, true_late)
-    draw_rollouts(report, data.test, ks.rollouts(cells))
-    ks.draw_correlation(report, data.test.dt, cells.trained)
     spectra = {n: (c["first_error", :, -1], c["late"]) for n, c in cells.trained.items()}
     draw_spectra(report, spectra, true_late, colours=COLOURS)
-    if "refiner" in cells.trained:
-        ks.draw_refinement(report, "refiner", cells["refiner"])
-        ks.draw_samples(report, study, data.test.dt, "refiner", cells["refiner"])
     report.note(
         f"{study.test.trajectories} test trajectories, {study.steps} steps of {data.test.dt:g}. "
         "The mean-curve time is the paper's: how long the correlation averaged over trajectories "

@@ -12,36 +12,26 @@ from dataclasses import replace
 
 import jax
 import numpy as np
-from matplotlib.axes import Axes
 
 from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.clock import add_clock, clock_rows
-from jaxrl_rollouts.compare.draw import level, picture
 from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.methods.model_based import Rollouts
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
-from jaxrl_rollouts.reports.statistics import iqm, spread, spread_name, summarize
+from jaxrl_rollouts.reports.statistics import iqm, summarize
 
 from ..catalogue import LISTINGS
-from ..kit.colours import colour
-from ..kit.draw import curves
 from .true_dynamics_cells import Config, DialConfig, Domain, method_of, open_domain, turn_dial
 
 SOURCE = LISTINGS["true_dynamics"].source
 Results = Mapping[str, tuple[Domain, Grid]]
-STYLES = ("-", "--", ":", "-.")
-METRICS = {
-    "score": "Score",
-    "estimated_value": "Value promised at the start",
-    "imagined_uncertainty": "Uncertainty in rollouts",
-}
 
 
 def run(config: Config, context: RunContext) -> Report:
-    """Turn the dial on both environments, compare, draw."""
+    """Turn the dial on both environments, compare."""
     report, results = Report.of(context, config.seeds), {}
     for index, part in enumerate((config.plane, config.standard)):
         if part is not None:
@@ -56,8 +46,6 @@ def make_report(report: Report, results: Results) -> Report:
     """Fill `report` with everything the run has to say."""
     for name, (domain, grid) in results.items():
         add_domain(report, name, domain, grid)
-    draw_dial(report, results)
-    draw_training(report, results)
     report.note(
         "w is the weight of the true step in every imagined next state; reward and termination are "
         "the environment's known functions of it; penalties that come from the model shrink by "
@@ -128,67 +116,6 @@ def add_claims(report: Report, name: str, domain: Domain, grid: Grid) -> None:
           base["estimated_value"], at_least=domain.value_limit, cells=[base],
           means="more value at the start than any policy can earn anywhere")
     # fmt: on
-
-
-def _styled(grid: Grid) -> list[tuple[str, str, Grid]]:
-    """Label, line style and cells: strengths of one method differ in the style."""
-    arms, methods = by_arm(grid), [method_of(arm) for arm in by_arm(grid)]
-    styles = [STYLES[methods[:at].count(m) % len(STYLES)] for at, m in enumerate(methods)]
-    return list(zip(arms, styles, arms.values(), strict=True))
-
-
-def _line(ax: Axes, places: list[float], values: list, label: str, style: str) -> None:
-    """Interquartile means with intervals and seeds; `values` are `[seeds]` each."""
-    shade, ends = colour(label), np.array([spread(v) for v in values]).T
-    ax.plot(places, [iqm(v) for v in values], style + "o", color=shade, label=label, markersize=3.5)
-    ax.vlines(places, *ends, color=shade, linewidth=5, alpha=0.22)
-    ax.plot(places, values, ".", color=shade, markersize=2.5, alpha=0.8)
-
-
-def draw_dial(report: Report, results: Results) -> None:
-    """Score, promised value and paid uncertainty over model quality; one row per environment."""
-    caption = (
-        "Left: score of the final policy (line: interquartile mean, "
-        f"bar: {spread_name(report.seeds)}, dots: seeds). "
-        "Middle: what the critics promise; above the dashed line it is more than any policy can "
-        "earn. Right: the model's uncertainty that MOPO multiplies by lambda."
-    )
-    titles = [*METRICS.values(), *[""] * 3 * (len(results) - 1)]
-    with picture(report, "model_quality", caption, titles=titles, columns=3, width=3.1) as axes:
-        for row, (name, (domain, grid)) in enumerate(results.items()):
-            panels = axes[3 * row : 3 * row + 3]
-            arms, weights = _styled(grid), list(grid.at(method="base"))
-            shifts = np.linspace(-0.16, 0.16, len(arms))
-            for ax, metric in zip(panels, METRICS, strict=True):
-                for shift, (arm, style, cells) in zip(shifts, arms, strict=True):
-                    if metric != "imagined_uncertainty" or arm.startswith("mopo"):
-                        places = [weights.index(w) + shift for w in cells]
-                        _line(ax, places, [cell[metric] for cell in cells.values()], arm, style)
-                ax.set_xticks(range(len(weights)), [f"{w:g}" for w in weights])
-                ax.set_xlabel("w: learned (0) to true (1) dynamics")
-            level(panels[0], 100)
-            level(panels[1], domain.value_limit)
-            panels[0].set_ylabel(f"{name}\nscore, %")
-            panels[1].set_yscale("symlog", linthresh=100)
-            panels[2].set_ylabel("mean over rollouts")
-
-
-def draw_training(report: Report, results: Results) -> None:
-    """Score while training at both ends of the dial."""
-    caption = (
-        "Score of the mean action in the true environment while training. With true dynamics MOPO "
-        "and MOBILE are base."
-    )
-    panels = [(name, grid, w) for name, (_, grid) in results.items() for w in (0.0, 1.0)]
-    titles = [f"{name}: {'true' if w else 'learned'} dynamics" for name, _, w in panels]
-    with picture(report, "training", caption, titles=titles, columns=2, height=2.3) as axes:
-        for ax, (_, grid, w) in zip(axes, panels, strict=True):
-            for arm, style, cells in _styled(grid):
-                if w == 0.0 or arm in ("base", "ravl"):
-                    curves(ax, {arm: cells[w]}, "score", linestyle=style)
-            level(ax, 100)
-        for ax in axes[::2]:
-            ax.set_ylabel("score, %")
 
 
 # What fits into minutes on a CPU.

@@ -1,4 +1,4 @@
-"""Time d3rlpy's SAC, TD3+BC and IQL; run by `speed` and `diffusion_speed` where d3rlpy is."""
+"""Time d3rlpy's SAC; run by `speed` where d3rlpy is."""
 
 from __future__ import annotations
 
@@ -10,12 +10,6 @@ import d3rlpy
 import numpy as np
 import torch
 from serving import serve
-
-KINDS: dict[str, Any] = {
-    "sac": d3rlpy.algos.SACConfig,
-    "td3_bc": d3rlpy.algos.TD3PlusBCConfig,
-    "iql": d3rlpy.algos.IQLConfig,
-}
 
 
 class Study:
@@ -32,32 +26,25 @@ class Study:
             rng.normal(size=s.rows).astype(np.float32),
             terminals,
         )
-        names = ("actor", "critic", *(["value"] if s.agent == "iql" else []))
         encoder = d3rlpy.models.VectorEncoderFactory([s.width] * s.layers)
-        encoders = {f"{name}_encoder_factory": encoder for name in names}
-        config = KINDS[s.agent](batch_size=s.batch, n_critics=s.critics, **encoders)
+        encoders = {f"{name}_encoder_factory": encoder for name in ("actor", "critic")}
+        config = d3rlpy.algos.SACConfig(batch_size=s.batch, n_critics=s.critics, **encoders)
         self.agent = config.create(device="cpu:0")
         self.agent.build_with_dataset(self.dataset)
 
     def describe(self) -> dict[str, Any]:
         """Parameters are those that learn, targets left out."""
         modules = self.agent.impl.modules
-        nets = [modules.policy, modules.q_funcs, getattr(modules, "value_func", None)]
-        count = sum(p.numel() for net in nets if net is not None for p in net.parameters())
+        nets = modules.policy, modules.q_funcs
+        count = sum(p.numel() for net in nets for p in net.parameters())
         return {"parameters": count, "d3rlpy": d3rlpy.__version__, "torch": torch.__version__}
 
-    def seconds(self, kind: str, threads: int, drawn: bool) -> float:
-        """Of gradient steps, each on a batch drawn anew as `fit` does it.
-
-        Without `drawn` all take the same batch: what its networks and optimisers alone take.
-        """
+    def seconds(self, kind: str, threads: int) -> float:
+        """Of gradient steps, each on a batch drawn anew as `fit` does it."""
         torch.set_num_threads(threads)
-        batch = self.dataset.sample_transition_batch(self.settings.batch)
         begin = time.perf_counter()
         for _ in range(self.settings.updates):
-            if drawn:
-                batch = self.dataset.sample_transition_batch(self.settings.batch)
-            self.agent.update(batch)
+            self.agent.update(self.dataset.sample_transition_batch(self.settings.batch))
         return time.perf_counter() - begin
 
 

@@ -17,8 +17,7 @@ from neuralop.models import FNO
 from serving import serve
 from torch import nn
 from torch.nn.functional import gelu
-from torch_operators import Embedding, Study
-from torch_study import Weights
+from torch_operators import Embedding, Study, Weights
 
 
 class Once:

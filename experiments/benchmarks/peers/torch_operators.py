@@ -7,18 +7,57 @@ gradients in rollouts. Eager, on as many threads as asked, and compiled where th
 
 from __future__ import annotations
 
+import itertools
 import math
+import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from serving import serve
 from torch import nn
 from torch.nn.functional import gelu, pad
-from torch_study import Net, TorchStudy, Weights
+
+Net = Callable[..., torch.Tensor]
 
 CONVS = {1: nn.Conv1d, 2: nn.Conv2d}
 TRANSPOSED = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d}
+
+
+class Weights(dict[str, torch.Tensor]):
+    """Weights by the names of flax and in its layouts, where inputs come before outputs."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__((name, torch.from_numpy(array)) for name, array in np.load(path).items())
+
+    def fill(self, layer: Any, name: str) -> Any:
+        """The layer with the weights of this name."""
+        normalises = isinstance(layer, nn.GroupNorm | nn.LayerNorm)
+        weight = self[f"{name}/scale" if normalises else f"{name}/kernel"]
+        if not normalises:  # [*widths, inputs, outputs]
+            order = (-2, -1) if isinstance(layer, tuple(TRANSPOSED.values())) else (-1, -2)
+            weight = weight.permute(*order, *range(weight.ndim - 2))
+        layer.weight = nn.Parameter(weight.contiguous())
+        layer.bias = nn.Parameter(self[f"{name}/bias"])
+        return layer
+
+    def linear(self, name: str) -> nn.Linear:
+        return self.fill(nn.Linear(*self[f"{name}/kernel"].shape), name)
+
+    def conv(self, name: str, kind: type[Any], **how: Any) -> Any:
+        *widths, inputs, outputs = self[f"{name}/kernel"].shape
+        return self.fill(kind(inputs, outputs, tuple(widths), **how), name)
+
+    def group_norm(self, name: str, groups: int = 1, **how: Any) -> nn.GroupNorm:
+        return self.fill(nn.GroupNorm(groups, len(self[f"{name}/bias"]), **how), name)
+
+    def numbered(self, name: str, make: Callable[[str], nn.Module]) -> Any:
+        """All layers of a name, in order: `name_0`, `name_1`, ..."""
+        names = (f"{name}_{i}" for i in itertools.count())
+        known = {"/".join(each.split("/")[: name.count("/") + 1]) for each in self}
+        return nn.ModuleList(map(make, itertools.takewhile(known.__contains__, names)))
 
 
 def circular(weights: Weights, name: str, axes: int, dilation: int = 1, stride: int = 1) -> Any:
@@ -200,20 +239,24 @@ class Fno(nn.Module):
 NETWORKS = {"resnet": Resnet, "unet": Unet, "fno": Fno}
 
 
-class Study(TorchStudy):
-    """One network, its data and its optimiser."""
+class Study:
+    """One network, its data and its optimiser; trained and rolled, eager or compiled."""
+
+    compiled: Net | None = None
 
     def __init__(self, s: SimpleNamespace, net: nn.Module | None = None) -> None:
-        super().__init__(s, net or NETWORKS[s.network](Weights(s.weights), s))
-        self.learner(s.rate)
+        torch.manual_seed(0)
+        torch.set_num_threads(s.threads)
+        self.net = net or NETWORKS[s.network](Weights(s.weights), s)
+        self.settings, self.weights = s, list(self.net.parameters())
+        self.average = [p.detach().clone() for p in self.weights]
+        fused = not any(p.is_complex() for p in self.weights)  # torch has none for complex numbers
+        self.optimiser = torch.optim.Adam(self.weights, lr=s.rate, fused=fused)
         self.data = torch.randn(s.trajectories, s.frames, s.channels, *s.space)
         self.index = torch.tensor(1000.0)
 
     def residual(self, net: Net, field: torch.Tensor) -> torch.Tensor:
         return net(torch.cat([field, torch.zeros_like(field)], 1), self.index)
-
-    def outputs(self, **inputs: Any) -> torch.Tensor:
-        return self.residual(self.net, inputs["fields"])
 
     def batch(self) -> torch.Tensor:
         """Random windows of two frames, `[batch, 2, C, *N]`, each moved around every circle."""
@@ -234,7 +277,7 @@ class Study(TorchStudy):
             windows = self.batch()
             field = windows[:, 0]
             target = (windows[:, 1] - field) / self.settings.scale
-            self.descend((self.residual(net, field) - target).square().mean(), 1e-3)
+            self.descend((self.residual(net, field) - target).square().mean())
 
     def use(self, net: Net) -> None:
         """Roll: `[steps, fields, C, *N]`."""
@@ -245,6 +288,50 @@ class Study(TorchStudy):
                 field = field + s.scale * self.residual(net, field)
                 rolled.append(field)
             torch.stack(rolled)
+
+    def descend(self, loss: torch.Tensor) -> None:
+        """A clipped step of Adam, and one of the average of the weights."""
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.weights, 1.0)
+        self.optimiser.step()
+        with torch.no_grad():
+            torch._foreach_lerp_(self.average, self.weights, 1e-3)
+
+    def describe(self) -> dict[str, Any]:
+        count = sum(p.numel() * (2 if p.is_complex() else 1) for p in self.weights)
+        return {"parameters": count, "torch": torch.__version__}
+
+    def said(self, fields: list) -> list:
+        """What the network makes of fields `[N, C, *space]`."""
+        with torch.no_grad():
+            return self.residual(self.net, torch.tensor(fields)).tolist()
+
+    def seconds(self, kind: str, compiled: bool, threads: int) -> float:
+        """What training, or other work, takes."""
+        torch.set_num_threads(threads)
+        net = self.compiled if compiled else self.net
+        assert net is not None
+        begin = time.perf_counter()
+        if kind == "train":
+            self.train(net, self.settings.updates)
+        else:
+            self.use(net)
+        return time.perf_counter() - begin
+
+    def compile(self) -> dict[str, Any]:
+        """Compile and warm up, or say why that does not work."""
+        torch.set_num_threads(self.settings.threads)
+        begin = time.perf_counter()
+        compiled = torch.compile(self.net, dynamic=False)
+        try:
+            self.train(compiled, 2)
+            self.use(compiled)
+        except Exception as error:
+            lines = str(error).strip().splitlines()
+            return {"works": False, "why": (lines or [type(error).__name__])[0][:200]}
+        self.compiled = compiled
+        return {"works": True, "seconds": time.perf_counter() - begin}
 
 
 if __name__ == "__main__":
