@@ -114,9 +114,10 @@ def load_d4rl(
         sha256 = file_sha256(path)
         attributes = plain_attributes(file)
         name = name or label(path)
+        known = CATALOGUE.get(name)
         limit = steps_limit(path, max_episode_steps, attributes.get("max_episode_steps"))
-        if limit is None and name in CATALOGUE:
-            limit = CATALOGUE[name].max_episode_steps
+        if limit is None and known:
+            limit = known.max_episode_steps
         bounds = action_low, action_high
         stored = bounds == (None, None)
         if stored:
@@ -138,16 +139,13 @@ def load_d4rl(
                 raise
             key = f"attribute {error.setting}"
             raise DataError(path, key, error.found, error.expected) from error
-        rewards: Any = view["rewards"]
-        count = len(rewards)
+        count = len(view["rewards"])
         extra = {key: _info(path, file, key, count)[done.kept] for key in _INFOS if infos}
     attributes |= {"format": "d4rl", **done.facts, **names.facts}
-    known = CATALOGUE[name].environment if name in CATALOGUE else None
-    environment = str(attributes["env_id"]) if "env_id" in attributes else known
     return Dataset(
         name,
         done.rows,
-        environment,
+        str(attributes["env_id"]) if "env_id" in attributes else known and known.environment,
         path,
         sha256,
         attributes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -185,6 +185,17 @@ def _metadata(path: Path) -> dict[str, Any]:
     return facts if isinstance(facts, dict) else {}
 
 
+def _attributes(path: Path, names: Sequence[str], version: str, cut: int) -> dict[str, Any]:
+    """What is kept of a recording beside its rows; `cut` of its episodes have no ending."""
+    facts = _metadata(path)
+    attributes = {"format": "minari", "successors": "stored", "episodes_cut": cut}
+    attributes |= {"minari_version": version}
+    if names:
+        keys = dict.fromkeys(re.split(r"[.\[]", n)[0] for n in names)
+        attributes |= {"observation_columns": list(names), "observation_keys": list(keys)}
+    return attributes | {k: facts[k] for k in OWN if isinstance(facts.get(k), int | float)}
+
+
 def _check_spaces(source: str, seen: Any, acts: Any) -> tuple[tuple[str, ...], tuple[Any, Any]]:
     """Names of the columns, () of a plain vector; and the bounds of the actions, None where they
     are unbounded, as some recordings are.
@@ -239,7 +250,7 @@ def load_minari(
     dataset: Any = source if is_minari(source) else _open(source, together=together)
     origin: str = dataset.id if is_minari(source) else str(source)
     path, unmarked = Path(dataset.storage.data_path), []
-    facts, space = _metadata(path), dataset.observation_space
+    space = dataset.observation_space
     names, bounds = _check_spaces(origin, space, dataset.action_space)
     if action_low is None and action_high is None:
         action_low, action_high = bounds
@@ -259,9 +270,8 @@ def load_minari(
         return rows
 
     if must_stream(stream, _rows_bytes(path)):
-        options = (
-            f"minari {names} {dataset.episode_indices.tolist()} {action_low} {action_high} {limits}"
-        )
+        chosen = dataset.episode_indices.tolist()
+        options = f"minari {names} {chosen} {action_low} {action_high} {limits}"
         rows, rows_file = stream_episodes(origin, sha256, options, episodes, checked)
     else:
         columns = list(episodes())
@@ -270,14 +280,7 @@ def load_minari(
         rows = Transitions(*(np.concatenate(column) for column in zip(*columns, strict=True)))
         rows = checked(rows)
     low, high = read_bounds(action_low, action_high, rows.actions.shape[1]) or (None, None)
-    attributes = {"format": "minari", "successors": "stored", "episodes_cut": sum(unmarked)}
-    attributes |= {"minari_version": dataset.minari_version}
-    if names:
-        attributes |= {"observation_columns": list(names)}
-        attributes["observation_keys"] = list(
-            dict.fromkeys(re.split(r"[.\[]", n)[0] for n in names)
-        )
-    attributes |= {key: facts[key] for key in OWN if isinstance(facts.get(key), int | float)}
+    attributes = _attributes(path, names, dataset.minari_version, sum(unmarked))
     environment = printable(str(dataset.env_spec.id)) if dataset.env_spec is not None else None
     return Dataset(
         printable(dataset.id),

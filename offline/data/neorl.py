@@ -127,8 +127,24 @@ def from_neorl(
         np.zeros_like(done),
     )
     validate(rows, path, action_limit=action_limit, keys=_FILE_KEYS)
-    ends = episode_ends(path, arrays["index"], len(observations))
-    last = np.zeros_like(done)
+    terminated, truncated = _flags(path, arrays["index"], done, max_episode_steps)
+    rows = rows._replace(terminations=terminated, truncations=truncated)
+    environment = next((e for e in _ENVIRONMENTS if path.stem.startswith(e)), None)
+    if environment and observations.shape[1] == WITH_POSITIONS[family(environment)][1]:
+        environment = f"{environment}?{PLACED}"
+    attributes = {"format": "neorl", "successors": "stored", "max_episode_steps": max_episode_steps}
+    label = name or f"neorl/{path.stem}"
+    sha256 = identity(path, rows)
+    return Dataset(
+        label, rows, environment, path, sha256, attributes, action_low=low, action_high=high
+    )
+
+
+def _flags(
+    path: Path, index: Any, done: np.ndarray, max_episode_steps: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Terminations and truncations `[N]` bool: a `done` at the time limit is a truncation."""
+    ends, last, terminated = episode_ends(path, index, len(done)), np.zeros_like(done), done.copy()
     last[ends - 1] = True
     inside = np.flatnonzero(done & ~last)
     if len(inside):
@@ -139,15 +155,5 @@ def from_neorl(
         found = f"an episode of {lengths.max()} steps"
         expected = f"at most max_episode_steps, {max_episode_steps}"
         raise DataError(path, "index", found, expected, "give the task's max_episode_steps")
-    terminated = np.zeros_like(done)
-    terminated[ends - 1] = done[ends - 1] & (lengths < max_episode_steps)
-    rows = rows._replace(terminations=terminated, truncations=last & ~terminated)
-    environment = next((e for e in _ENVIRONMENTS if path.stem.startswith(e)), None)
-    if environment and observations.shape[1] == WITH_POSITIONS[family(environment)][1]:
-        environment = f"{environment}?{PLACED}"
-    attributes = {"format": "neorl", "successors": "stored", "max_episode_steps": max_episode_steps}
-    label = name or f"neorl/{path.stem}"
-    sha256 = identity(path, rows)
-    return Dataset(
-        label, rows, environment, path, sha256, attributes, action_low=low, action_high=high
-    )
+    terminated[ends - 1] &= lengths < max_episode_steps
+    return terminated, last & ~terminated

@@ -145,6 +145,14 @@ def mujoco_ids(registry: Any) -> list[str]:
     return [key for key, spec in registry.items() if own.match(str(spec.entry_point))]
 
 
+def _switched_off(name: str, **options: str | bool) -> dict[str, bool]:
+    """Those of an environment's options that are false."""
+    for option, value in options.items():
+        if str(value).lower() not in ("true", "false"):
+            raise ConfigError(f"environment {name}: {option}", value, "true or false")
+    return {key: False for key, value in options.items() if str(value).lower() == "false"}
+
+
 def mujoco_environment(
     name: str,
     terminate_when_unhealthy: str | bool = True,
@@ -162,14 +170,11 @@ def mujoco_environment(
         exclude_current_positions_from_observation: false puts the positions along the floor first,
             as NeoRL's observations have them.
     """
-    options = {
-        "terminate_when_unhealthy": terminate_when_unhealthy,
-        "exclude_current_positions_from_observation": exclude_current_positions_from_observation,
-    }
-    for option, value in options.items():
-        if str(value).lower() not in ("true", "false"):
-            raise ConfigError(f"environment {name}: {option}", value, "true or false")
-    off = {key: False for key, value in options.items() if str(value).lower() == "false"}
+    off = _switched_off(
+        name,
+        terminate_when_unhealthy=terminate_when_unhealthy,
+        exclude_current_positions_from_observation=exclude_current_positions_from_observation,
+    )
     endless = "terminate_when_unhealthy" in off
     made = make_gymnasium(name, **off)
     found, env = made.spec.id, made.unwrapped
@@ -180,9 +185,8 @@ def mujoco_environment(
         return enter(host.reset_to, size, qpos.shape[0], qpos, qvel)
 
     kind = family(found.rsplit("-", 1)[0])
-    skipped = SKIPPED_POSITIONS.get(kind, CLIPPED.get(kind, 0))
-    if "exclude_current_positions_from_observation" in off:
-        skipped = 0
+    placed = "exclude_current_positions_from_observation" in off
+    skipped = 0 if placed else SKIPPED_POSITIONS.get(kind, CLIPPED.get(kind, 0))
     bare = size == env.model.nq - skipped + env.model.nv  # Ant may show contact forces, too
     hides, determined = kind in CLIPPED, kind in SKIPPED_POSITIONS and bare
 
@@ -198,11 +202,8 @@ def mujoco_environment(
 
     def transition(observation: jax.Array, action: jax.Array) -> tuple:
         flat = observation.shape[:1]
-        result = (
-            jax.ShapeDtypeStruct((*flat, size), jnp.float32),
-            jax.ShapeDtypeStruct(flat, jnp.float32),
-            jax.ShapeDtypeStruct(flat, bool),
-        )
+        shapes = ((*flat, size), jnp.float32), (flat, jnp.float32), (flat, bool)
+        result = tuple(jax.ShapeDtypeStruct(*each) for each in shapes)
         scaled = jnp.clip(rescale(action, jnp.asarray(low), jnp.asarray(high)), low, high)
         return jax.pure_callback(
             host.transition, result, *positions(observation), scaled, vmap_method="broadcast_all"

@@ -92,8 +92,7 @@ def predict(
     actions: jax.Array,
     penalty_members: Consulted = "elites",
 ) -> Gaussian:
-    """Every elite's normal over `[change, reward]` in data units, `[E, B, S + 1]`; or every
-    member's, `[N, B, S + 1]`, elites first."""
+    """Normals over `[change, reward]`, data units: the elites' `[E, B, S + 1]`, or all members'."""
     params = world.elites
     if penalty_members == "members" and world.others is not None:
         params = jax.tree.map(lambda *x: jnp.concatenate(x), params, world.others)
@@ -103,6 +102,25 @@ def predict(
 
 def _in_data_units(world: World, mean: jax.Array, log_var: jax.Array) -> Gaussian:
     return Gaussian(world.targets.denormalise(mean), jnp.exp(0.5 * log_var) * world.targets.std)
+
+
+def _transition(
+    termination: Termination | TerminationConfig,
+    reward: Reward | None,
+    world: World,
+    sample: jax.Array,
+    observations: jax.Array,
+    actions: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Rewards `[B]`, next observations `[B, S]` and ends `[B]` of sampled changes `[B, S + 1]`."""
+    following = observations + sample[..., :-1]
+    rewards = reward(observations, actions, following) if reward else sample[..., -1]
+    if not isinstance(termination, TerminationConfig):
+        return rewards, following, termination(observations, actions, following)
+    if world.ending is None:
+        raise ConfigError("world.ending", None, "a classifier fitted by fit_endings")
+    done = ended(termination, world.ending, observations, actions, following)
+    return rewards, following, done
 
 
 @functools.lru_cache(maxsize=64)
@@ -146,17 +164,7 @@ def learned_dynamics(
             "where episodes never end by themselves, terminations.never",
         )
 
-    def split(
-        world: World, sample: jax.Array, observations: jax.Array, actions: jax.Array
-    ) -> tuple:
-        following = observations + sample[..., :-1]
-        rewards = reward(observations, actions, following) if reward else sample[..., -1]
-        if not isinstance(termination, TerminationConfig):
-            return rewards, following, termination(observations, actions, following)
-        if world.ending is None:
-            raise ConfigError("world.ending", None, "a classifier fitted by fit_endings")
-        done = ended(termination, world.ending, observations, actions, following)
-        return rewards, following, done
+    split = functools.partial(_transition, termination, reward)
 
     def step(
         world: World, key: jax.Array, observations: jax.Array, actions: jax.Array, member: jax.Array
