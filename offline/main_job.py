@@ -26,17 +26,18 @@ from . import report as page
 from .agents.critics import bootstrap_rate
 from .behaviours.made import MADE, PENDULUM, is_program, load_dataset, undeclared
 from .commands import MAIN_JOB
+from .conclusion import Measured, conclude
 from .data import Dataset
 from .environments import make
 from .job import check_dataset, facts_of, train_method
-from .matching import matched
+from .matching import matched, unlike
 from .method import Job, Method
 from .methods import METHODS, MethodName
 from .methods.mopo import Mopo
 from .policy_value import imagined_value
 from .recipes import LOOKS, PRESETS, Preset, recipe, source_of
 from .result import TrainResult
-from .task import line_of, warnings_of
+from .task import behaviour, line_of, warnings_of
 from .worlds.fit import FittedDataset
 from .worlds.quality import quality
 
@@ -125,17 +126,31 @@ def report_of(result: TrainResult, job: Job) -> Report:
         page.draw_learning(report, source, cells)
     result.method.add_to_report(report, source, cells)
     rows = page.result_rows(source, cells, discount)
+    found = imagined = None
     if isinstance(source, FittedDataset):
         found = quality(source)
-        report.table("world model", [page.world_row(source, found)])
+        report.table("world model", [page.world_row(source, found)], page.WORLD)
         page.draw_world(report, {source.dataset.name: found})
         imagined = imagined_value(result, seed=job.seed)
         rows[1] |= {"imagined value": imagined.value, "spread of members": imagined.spread}
         report.number("imagined value", imagined.value)
         report.note(page.IMAGINED)
-    report.table("result", rows)
+    report.table("result", rows, page.RESULT)
     add_clock(report, clock_rows(cells))
     page.add_main_job(report, source, cells[name])
+    if result.returns is not None and result.true_value is not None:
+        report.conclusion = conclude(
+            Measured(
+                result.returns,
+                float(behaviour(source).mean()),
+                result.true_value,
+                result.estimated_value,
+                cells[name].time_constants,
+                unlike(source.dataset, source.env),
+                found,
+                None if imagined is None else imagined.value,
+            )
+        )
     asked = result.method.steps
     more = f", {asked:,} asked for" if asked != result.steps else ""
     report.note(f"{name}, preset {result.preset}: {result.steps:,} gradient steps per seed{more}.")

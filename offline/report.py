@@ -18,6 +18,7 @@ from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.reports import pictures
 from jaxrl_rollouts.reports.report import Report
 
+from .conclusion import disagreeing
 from .matching import is_simulator, unlike
 from .result import TrainResult
 from .task import Source, behaviour, score_in, slug
@@ -55,9 +56,17 @@ NOT_EVALUATED = "not evaluated"
 LOOKS = 5  # the last evaluations, whose mean is read beside the last one: returns swing
 GAP = "critics' value minus the true discounted return, mean of the last looks"
 
+RESULT = (
+    "Return: undiscounted. True value: discounted return. Estimated value: of the critics at the "
+    "start states."
+)
 IMAGINED = (
-    "Imagined value: the last policies, played for hundreds of steps in the world models from "
-    "where the dataset's episodes start. Where members are far apart they do not know."
+    "Imagined value: of the last policies in the world models, from the dataset's start states. A "
+    "spread of the members as large as the value leaves it unknown."
+)
+WORLD = (
+    'Errors: open loop, median, in standard deviations of the data; "if nothing changed" is a '
+    "model that predicts no change. Inside 90 % interval: share of held-out outcomes."
 )
 
 
@@ -142,7 +151,9 @@ def add_main_job(report: Report, setting: Source, cell: Cell) -> None:
         return
     for column, metric in measured(cell).items():
         report.number(column, cell[metric])
-    reasons = unlike(setting.dataset, setting.env)
+    reasons = unlike(setting.dataset, setting.env) or disagreeing(
+        cell["return"], behaviour(setting).mean()
+    )
     add_claim(
         report,
         "the policy is better than the data",
@@ -150,6 +161,7 @@ def add_main_job(report: Report, setting: Source, cell: Cell) -> None:
         at_least=behaviour(setting).mean(),
         means="return above the mean return of the dataset's episodes",
         source="the purpose of offline RL",
+        cells=[cell],
         undecided=reasons,
     )
     if reasons:

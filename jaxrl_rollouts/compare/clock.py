@@ -17,6 +17,11 @@ from ..reports.report import Report
 from .grid import Cell
 
 LAST = 0.2  # share of the training over which slope and residual are read
+EXPLAINED = (
+    "Time constants: n tau (1 - gamma) after n gradient steps. Slope: change of the mean Bellman "
+    "target per time constant over the last fifth, as a share of its size; 0 once settled. "
+    "Residual: root mean squared Bellman error."
+)
 TARGETS = ("target_mean", "q_real")  # what learners record of their values; the first there is
 
 
@@ -48,14 +53,13 @@ def add_clock(report: Report, rows: list[dict[str, Any]], name: str = "clock") -
     """Add `clock_rows` as a table, where there are any, and a note where values came too early."""
     if not rows:
         return
-    report.table(name, rows)
+    report.table(name, rows, EXPLAINED)
     least = min(row["time constants"] for row in rows)
     if least < TIME_CONSTANTS:
         report.note(
             f"{name.capitalize()}: values were read after {least:.2g} time constants of the "
-            "critics, n tau (1 - gamma), when at most "
-            f"{100 * -np.expm1(-least):.0f} % of the way to where they go is behind them; what "
-            f"they are is known from {TIME_CONSTANTS:g} on."
+            f"critics. By then at most {100 * -np.expm1(-least):.0f} % of a value is reached; "
+            f"claims are read from {TIME_CONSTANTS:g} on."
         )
 
 

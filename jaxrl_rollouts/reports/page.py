@@ -40,15 +40,15 @@ def report_markdown(report: Report) -> str:
     """The whole report as Markdown; pictures are links to the files beside it."""
     parts = [f"# {report.experiment} ({report.preset})", ran(report)]
     parts += [f"```\n{report.command}\n```"] if report.command else []
-    tables = [*(["numbers"] if report.numbers else []), *report.tables]
-    parts += [f"## {name}\n\n{report_table_markdown(report, name)}" for name in tables]
+    parts += ["## Conclusion", *report.conclusion] if report.conclusion else []
+    for name, picture in report.pictures.items():
+        parts.append(f"![{name}]({picture.file})\n\n*{picture.caption}*")
+    for name in (*(["numbers"] if report.numbers else []), *report.tables):
+        parts.append(f"## {name}\n\n{report_table_markdown(report, name)}")
+        parts += [report.explained[name]] if name in report.explained else []
     if report.claims:
         parts.append(f"## Claims: {counted(report.claims)}")
         parts.append(report_table_markdown(report, "claims"))
-    if report.pictures:
-        parts.append("## Pictures")
-    for name, picture in report.pictures.items():
-        parts.append(f"![{name}]({picture.file})\n\n*{picture.caption}*")
     if report.notes:
         parts.append("## Notes\n\n" + "\n".join(f"- {note}" for note in report.notes))
     for name, facts in (("Settings", report.config), ("Versions", report.versions)):

@@ -71,6 +71,8 @@ class Report:
         numbers: name -> `Summary`.
         tables: name -> rows; a row maps column -> number, text or `Summary`.
         claims, pictures, notes: as added.
+        conclusion: sentences that stand above everything else.
+        explained: table -> what its columns are, in words.
     """
 
     experiment: str
@@ -86,6 +88,8 @@ class Report:
     claims: list[Claim] = field(default_factory=list)
     pictures: dict[str, Picture] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    conclusion: list[str] = field(default_factory=list)
+    explained: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, context: RunContext, seeds: int) -> Report:
@@ -99,8 +103,10 @@ class Report:
         self.numbers[name] = summarize(values, unit)
         return self.numbers[name]
 
-    def table(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    def table(self, name: str, rows: Sequence[Mapping[str, Any]], explained: str = "") -> None:
         """Add a table of numbers, text, None, `Summary`, and arrays `[seeds]`, to be summarised."""
+        if explained:
+            self.explained[name] = explained
         self.tables[name] = [{column: _summary(v) for column, v in row.items()} for row in rows]
 
     def claim(self, claim: Claim) -> Claim:
@@ -156,6 +162,8 @@ class Report:
             "pictures": {
                 name: {"file": p.file, "caption": p.caption} for name, p in self.pictures.items()
             },
+            "conclusion": self.conclusion,
+            "explained": self.explained,
         }
 
 
@@ -200,6 +208,8 @@ def load_report(path: str | Path) -> Report:
                 for name, rows in data["tables"].items()
             },
             pictures={n: Picture(p["file"], p["caption"]) for n, p in data["pictures"].items()},
+            conclusion=[str(text) for text in data.get("conclusion", [])],
+            explained={str(k): str(v) for k, v in data.get("explained", {}).items()},
         )
     except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError) as error:
         raise DataError(path, "content", f"{type(error).__name__} {error}", "a report") from None

@@ -70,6 +70,8 @@ def print_report(report: Report, console: Console | None = None) -> None:
         f"[bold]{escape(report.experiment)}[/] ({escape(report.preset)})", highlight=False
     )
     console.print(ran(report), highlight=False, markup=False)
+    for text in report.conclusion:
+        console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
     for name in [*(["numbers"] if report.numbers else []), *report.tables]:
         _print_table(console, name, _rows(report, name))
     if report.claims:
