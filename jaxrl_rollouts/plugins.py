@@ -87,12 +87,15 @@ class Experiment(Listing):
         run: `(config, context) -> Report`; called again with the same folder to resume.
         begin: `(preset, given) -> config` where what a preset is depends on other options, which
             `given(option)` has; None where it does not.
+        title: data and method of a configuration, with which its run folder's name begins; "" for
+            experiment and preset.
     """
 
     config_type: type
     presets: Mapping[str, Any]
     run: Run
     begin: Callable[[str, Callable[[str], str | None]], Any] | None = None
+    title: Callable[[Any], str] = lambda config: ""
 
     def facts(self, config: Any) -> list[str]:
         """Check what a run with `config` needs; what should be known of it before it starts."""

@@ -56,12 +56,12 @@ def evaluate(
     if out is not None and not out.parent.is_dir():
         raise ConfigError("--out", str(out), f"a file in an existing folder (no {out.parent})")
     saved = read_policy(run, best=best)
-    env = _environment(saved, environment)
+    env = environment_of(saved, environment)
     if video is not None:
         from .video import check_video
 
         check_video(video, env.name)
-    seeds = [training_seed] if training_seed is not None else _finite(saved)
+    seeds = [training_seed] if training_seed is not None else finite(saved)
     played = play(saved, env, seeds, episodes, seed, sample=sample)
     rows = table(saved, env, seeds, played)
     _print(saved, env, rows, best)
@@ -81,7 +81,7 @@ def evaluate(
         print(f"video:   {video}  (training seed {seeds[0]}, return {earned:.4g})")
 
 
-def _finite(saved: SavedPolicy) -> list[int]:
+def finite(saved: SavedPolicy) -> list[int]:
     """All training seeds but those that diverged, which are named."""
     for seed in saved.diverged:
         print(f"note: training seed {seed} diverged and is not played", file=sys.stderr)
@@ -89,7 +89,7 @@ def _finite(saved: SavedPolicy) -> list[int]:
     return seeds or [saved.facts["seeds"] - 1]  # `actor` says what is wrong with it
 
 
-def _environment(saved: SavedPolicy, name: str) -> Environment:
+def environment_of(saved: SavedPolicy, name: str) -> Environment:
     from .environments.registry import make, make_named
 
     if not (name or saved.environment):

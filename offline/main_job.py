@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, cast
 
 from jaxrl_rollouts.cli.shown import option
@@ -207,4 +208,5 @@ EXPERIMENT = replace(
         run=run,
     ),
     begin=begin,
+    title=lambda config: f"{Path(config.dataset).stem}-{config.method.name}",
 )

@@ -1,6 +1,6 @@
 """A trained policy that acts: numpy in and out, in the environment's own units.
 
-    policy = load_policy("runs/offline-cpu-20261120-235905", seed=0)
+    policy = load_policy("runs/pendulum-mixed-mopo-20261120-235905", seed=0)
     env = gymnasium.make("Pendulum-v1")
     observation, _ = env.reset(seed=1)
     policy.reset()

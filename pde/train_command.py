@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -297,5 +298,7 @@ def begin(preset: str, given: Callable[[str], str | None]) -> TrainConfig:
 
 
 EXPERIMENT = replace(
-    TRAIN.experiment(config_type=TrainConfig, presets=PRESETS, run=run), begin=begin
+    TRAIN.experiment(config_type=TrainConfig, presets=PRESETS, run=run),
+    begin=begin,
+    title=lambda config: f"{Path(config.file).stem}-{OBJECTIVES.name_of(config.objective)}",
 )

@@ -57,6 +57,7 @@ def begin(arguments: list[str]) -> None:
         config,
         command,
         loggers,
+        experiment.title(config),
     )
     processes.follow(folder.path)
     execute(experiment, config, folder, options.progress, options.publish)

@@ -1,6 +1,6 @@
 """A run's folder: it holds the configuration, and is enough to go on with the run or repeat it.
 
-runs/offline-cpu-20261120-235905/
+runs/pendulum-mixed-mopo-20261120-235905/
     run.json        what was asked for (written first, atomically)
     metrics.jsonl   what was measured while it ran
     <stage>/        one folder per training stage, with its checkpoints
@@ -69,9 +69,14 @@ class RunFolder:
         config: Any,
         command: str,
         loggers: Sequence[str] = ("jsonl",),
+        title: str = "",
     ) -> RunFolder:
-        """Make `root/<experiment>-<preset>-<YYYYmmdd-HHMMSS>[-n]` with its `run.json`."""
-        base = f"{experiment}-{preset}-{time.strftime('%Y%m%d-%H%M%S')}"
+        """Make `root/<title>-<YYYYmmdd-HHMMSS>[-n]` with its `run.json`.
+
+        Without a title the name begins with experiment and preset.
+        """
+        title = re.sub(r"[^A-Za-z0-9_.-]+", "-", title).strip("-.")[:100]
+        base = f"{title or f'{experiment}-{preset}'}-{time.strftime('%Y%m%d-%H%M%S')}"
         record = {"experiment": experiment, "preset": preset, "config": to_json(config)}
         record |= {"command": command, "versions": current_versions()}
         record |= {"loggers": tuple(loggers)}

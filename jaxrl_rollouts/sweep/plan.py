@@ -4,7 +4,7 @@ runs/offline-sweep/
     plan.json                     the tasks, each with its command
     hopper-medium-v2-iql-0/       a task's folder
         task.json, log.txt        how it goes, and what it printed
-        offline-cpu-2026.../      the run itself, as `jaxrl-rollouts run` makes it
+        hopper-medium-v2-iql-2026.../     the run itself
     report.json, report.html      what came out of all of them
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -143,19 +143,29 @@ def _sha256(facts: Mapping[str, Any]) -> str:
 def _evaluations(run: Path, last_step: int | None) -> list[dict[str, str]]:
     """Seed, step, metric and value of every evaluation of the stage that was evaluated."""
     found = []
+    for step, metrics in evaluations(run, last_step):
+        for metric, name in METRICS.items():
+            for seed, value in enumerate(metrics.get(metric, ())):
+                shown = f"{value:.{DIGITS}g}"
+                found.append({"seed": str(seed), "step": f"{step}", "metric": name, "value": shown})
+    return found
+
+
+def evaluations(
+    run: Path, last_step: int | None
+) -> Iterator[tuple[int, Mapping[str, list[float]]]]:
+    """Step and metrics, each with a value per seed, of every evaluation of a run's policies.
+
+    Args:
+        run: its folder.
+        last_step: gradient steps of the whole training; None counts the loop's iterations.
+    """
     for history in sorted(run.glob("*/history.jsonl")):
         records = [json.loads(line) for line in history.read_text("utf-8").splitlines() if line]
-        evaluated = [r for r in records if {"return", "estimated_value"} & set(r["metrics"])]
-        if not evaluated:
-            continue
-        scale = 1.0 if last_step is None else last_step / records[-1]["iteration"]
-        for record in evaluated:
-            step = str(round(record["iteration"] * scale))
-            for metric, name in METRICS.items():
-                for seed, value in enumerate(record["metrics"].get(metric, ())):
-                    shown = f"{value:.{DIGITS}g}"
-                    found.append({"seed": str(seed), "step": step, "metric": name, "value": shown})
-    return found
+        for record in records:
+            if {"return", "estimated_value"} & set(record["metrics"]):
+                scale = 1.0 if last_step is None else last_step / records[-1]["iteration"]
+                yield round(record["iteration"] * scale), record["metrics"]
 
 
 def curves_of(table: Sequence[Row], suite: Suite) -> dict[tuple[str, str], Curves]:
