@@ -29,7 +29,7 @@ from .methods import METHODS, MethodName
 from .recipes import LOOKS, OWN, Preset, benchmark_of, changed, differences, published, recipe
 from .result import TrainResult, finish
 from .task import Task, check_rewards, keys_of, naming_extremes, slug, verify_checksum, warnings_of
-from .training import make_evaluator, train_learner
+from .training import OnEvaluation, make_evaluator, train_learner
 from .worlds.dynamics import Dynamics
 
 DatasetLike = Dataset | str | Path | Mapping[str, ArrayLike] | HasEpisodes
@@ -50,6 +50,7 @@ def train(
     world_models: PyTree = (),
     sweep: Mapping[str, Sequence[float]] | None = None,
     context: RunContext | None = None,
+    on_evaluation: OnEvaluation | None = None,
 ) -> TrainResult:
     """Fit world models where the method has some, train, evaluate in the environment, save.
 
@@ -71,6 +72,9 @@ def train(
             one program; the result has as many times `seeds`, of which seeds vary fastest.
         context: a run whose folder keeps checkpoints and policies; a run that was cut goes on from
             there. None trains in memory and in silence.
+        on_evaluation: called after every evaluation with the gradient steps so far and the metrics,
+            `[seeds]` each: `on_evaluation=lambda step, found: print(step, found["return"])`. An
+            exception in it ends the training.
 
     Raises:
         ConfigError: an unknown method, preset or setting, or one out of range.
@@ -93,7 +97,9 @@ def train(
         world_models,
         {key: tuple(values) for key, values in (sweep or {}).items()},
     )
-    return train_method(dataset, settings, job, environment, preset=name)
+    return train_method(
+        dataset, settings, job, environment, preset=name, on_evaluation=on_evaluation
+    )
 
 
 def train_method(
@@ -103,6 +109,7 @@ def train_method(
     environment: EnvironmentLike | None = None,
     *,
     preset: str = "",
+    on_evaluation: OnEvaluation | None = None,
 ) -> TrainResult:
     """`train` with a `Dataset`, whole settings and a `Job`."""
     check(method)
@@ -117,7 +124,7 @@ def train_method(
     with naming_extremes(dataset):
         made = method.prepare(Task(dataset, env), job)
         train_key, play_key = keys_of(job.seed)
-        keep = make_evaluator(made, play_key, job.episodes)
+        keep = make_evaluator(made, play_key, job.episodes, on_evaluation)
         stage = f"{slug(dataset.name)}-{slug(method.name)}"
         # A training that is continued beyond its length is the same one.
         kept = method if method.fixed_length() else replace(method, steps=1)

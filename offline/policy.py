@@ -97,6 +97,12 @@ class Policy(Player):
         self._greedy, self._random = make(True), make(False)
         super().__init__(self._sampled if not deterministic else self._mean, facts)
 
+    def __repr__(self) -> str:
+        facts = self.facts
+        sizes = f"{self.observation_size} observation entries, {self.action_size} action entries"
+        made = f"{facts.get('method')} trained on {facts.get('dataset')}"
+        return f"Policy({made}, seed {facts['seed']} of {facts['seeds']}: {sizes})"
+
     def sample(self, observation: Any, reward: Any = None) -> np.ndarray:
         """A random action of the policy as it was trained; else as a call."""
         return self._play(self._sampled, observation, reward)

@@ -23,6 +23,7 @@ from .method import Learner, Prepared
 from .task import starts_of
 
 Evaluate = Callable[[PyTree, int], Mapping[str, Any]]
+OnEvaluation = Callable[[int, Mapping[str, np.ndarray]], None]
 
 
 def train_learner(
@@ -152,10 +153,11 @@ class KeepBest:
 
     Args:
         evaluate: that records `return`; nothing is kept where there is none.
+        seen: called with the iteration and the metrics of every evaluation.
     """
 
-    def __init__(self, evaluate: Evaluate) -> None:
-        self.evaluate = evaluate
+    def __init__(self, evaluate: Evaluate, seen: OnEvaluation | None = None) -> None:
+        self.evaluate, self.seen = evaluate, seen
         self.kept: Best | None = None
 
     def begin(self, state: PyTree) -> None:
@@ -167,6 +169,8 @@ class KeepBest:
 
     def __call__(self, state: PyTree, iteration: int) -> Mapping[str, Any]:
         metrics = self.evaluate(state, iteration)
+        if self.seen is not None:
+            self.seen(iteration, metrics)
         if "return" not in metrics:  # there is no simulator to be good in
             return metrics
         assert self.kept is not None, "begin comes first"
@@ -217,18 +221,25 @@ def value_evaluator(
     return evaluate
 
 
-def make_evaluator(made: Prepared, key: jax.Array, episodes: int) -> KeepBest:
+def make_evaluator(
+    made: Prepared, key: jax.Array, episodes: int, on_evaluation: OnEvaluation | None = None
+) -> KeepBest:
     """The `evaluator` in the environment as the agent sees it, which keeps the best policies.
 
     Without a simulator it is the `value_evaluator` from where the dataset's episodes start.
     """
     learner, env, discount = made.learner, made.env, made.acts.discount
+
+    def seen(iteration: int, metrics: Mapping[str, np.ndarray]) -> None:
+        if on_evaluation is not None:
+            on_evaluation(iteration * learner.updates, metrics)
+
     if is_simulator(env):
         play = evaluator(learner, env, key, episodes, discount=discount, reward=made.reward)
-        return KeepBest(play)
+        return KeepBest(play, seen)
     dataset = made.source.dataset
     starts = starts_of(dataset)
     # A memory is given no action and no reward before the first step.
     starts = np.pad(starts, ((0, 0), (0, env.observation_size - starts.shape[1])))
     weight = steps_of_data(dataset, discount)
-    return KeepBest(value_evaluator(learner, starts, made.reward, weight))
+    return KeepBest(value_evaluator(learner, starts, made.reward, weight), seen)

@@ -26,6 +26,8 @@ from . import before
 from .listing import show_experiments
 from .options import PROG, as_typed, check_choices, check_options, parse_run
 
+DATA = ("dataset", "file")  # settings of experiments that name their data
+
 if TYPE_CHECKING:
     from ..reports.report import Report
 
@@ -166,6 +168,7 @@ def resume(
     trust: tuple[str, ...] = (),
     progress: bool = True,
     longer: int = 1,
+    dataset: Path | None = None,
 ) -> None:
     """Go on with an interrupted run from its newest checkpoints, or train on after its end.
 
@@ -179,6 +182,7 @@ def resume(
         progress: show progress.
         longer: train so many times as long as the run was to, with so many times as many looks;
             goes on from the last checkpoint, and gives the run that was begun so long.
+        dataset: where the data file lies now, if it was moved; its content has to be the same.
     """
     folder = RunFolder.open(run)
     plugins.trust(*trust)
@@ -188,7 +192,7 @@ def resume(
         hint = f"if you know it, go on with: {folder.resume}"
         raise ConfigError(error.setting, error.found, error.expected, hint) from None
     experiment = plugins.load_experiment(folder.experiment)
-    config = folder.config_as(experiment.config_type)
+    config = _with_data(folder, folder.config_as(experiment.config_type), dataset)
     changed = {k: v for k, v in current_versions().items() if folder.versions.get(k) != v}
     for name, version in changed.items():
         was = printable(str(folder.versions.get(name)))
@@ -202,6 +206,28 @@ def resume(
     _set_up(experiment)
     folder, config = lengthen(experiment, folder, config, longer)
     execute(experiment, config, folder, progress, publish)
+
+
+def _with_data(folder: RunFolder, config: Any, moved: Path | None) -> Any:
+    """The configuration with its data file where it lies now.
+
+    Raises:
+        ConfigError: the experiment has no data file, or the file has another name, which is part of
+            the names of the run's checkpoints.
+    """
+    name = next((n for n in DATA if isinstance(getattr(config, n, None), str)), None)
+    if name is None:
+        if moved is None:
+            return config
+        raise ConfigError("--dataset", str(moved), f"none for {folder.experiment}")
+    was = getattr(config, name)
+    if moved is None:
+        return replace(config, **{name: folder.find(was)})
+    if moved.name != Path(was).name:
+        raise ConfigError("--dataset", str(moved), f"a file named {Path(was).name}, as in the run")
+    if not moved.exists():
+        raise ConfigError("--dataset", str(moved), "a file that exists")
+    return replace(config, **{name: str(moved)})
 
 
 def report(run: tyro.conf.Positional[Path], publish: Path | None = None) -> None:

@@ -92,7 +92,8 @@ class RunFolder:
                 except FileExistsError:
                     n += 1
                     path = Path(root) / f"{base}-{n}"
-            write_json_atomically(path / "run.json", {"format": FORMAT, **record}, seal=True)
+            kept = {"format": FORMAT, **record, "directory": str(Path.cwd())}
+            write_json_atomically(path / "run.json", kept, seal=True)
         except OSError as error:
             raise StorageError(f"{root}: cannot make a run folder", error) from error
         return cls(path=path, **record, made=made)
@@ -155,6 +156,17 @@ class RunFolder:
             )
         known = {key: data[key] for key in _REQUIRED}
         return cls(path=path, **known, loggers=tuple(loggers))
+
+    def find(self, file: str) -> str:
+        """A data file that the run names: from here, from where the run began, or beside the run.
+
+        The name as it is where no such file is found.
+        """
+        began = read_json(self.path / "run.json", "a run folder").get("directory")
+        places = (*([began] if isinstance(began, str) else []), *self.path.absolute().parents[:2])
+        if not file or Path(file).exists():
+            return file
+        return next((str(p) for p in (Path(x) / file for x in places) if p.exists()), file)
 
     def config_as(self, cls: type) -> Any:
         """The configuration as an instance of the dataclass `cls`; `ConfigError` if it is none."""

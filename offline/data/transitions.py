@@ -80,10 +80,19 @@ class Dataset:
         return len(self.transitions.rewards)
 
     def __repr__(self) -> str:
-        """Name and sizes; the arrays are `transitions`."""
+        """Name, sizes and returns; the arrays are `transitions`, and `data inspect` shows more."""
         rows = self.transitions
-        sizes = f"{rows.observations.shape[1]} observation, {rows.actions.shape[1]} action entries"
-        return f"Dataset({self.name!r}: {len(self):,} rows, {sizes})"
+        parts = [f"{len(self):,} rows"]
+        if self.rows_file is None:
+            earned = episode_returns(rows)
+            parts.append(f"{len(earned):,} episodes")
+            parts.append(
+                f"return {earned.mean():,.4g} ({earned.min():,.4g} to {earned.max():,.4g})"
+            )
+        parts.append(f"{rows.observations.shape[1]} observation entries")
+        parts.append(f"{rows.actions.shape[1]} action entries")
+        parts.append(f"environment {self.environment or 'unknown'}")
+        return f"Dataset({self.name!r}: {', '.join(parts)})"
 
     @property
     def benchmark(self) -> str:

@@ -15,7 +15,7 @@ import pytest
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.configs import check
-from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.offline import main_job
 from jaxrl_rollouts.offline.collect import collect_to_file, random_policy
 from jaxrl_rollouts.offline.data import load, load_d4rl
@@ -52,6 +52,41 @@ def test_report_says_what_was_run_and_measured(finished: Path) -> None:
     assert "score" not in rows[1], "Pendulum has no reference returns"
     # What is maximised is discounted; all of Pendulum's rewards are costs.
     assert rows[0]["return"] < rows[0]["true value"] < 0
+
+
+def test_the_conclusion_stands_above_everything(finished: Path) -> None:
+    conclusion = load_report(finished).conclusion
+    assert conclusion[0].startswith("Not converged") and conclusion[-1].startswith("Try: ")
+    page = (finished / "report.md").read_text("utf-8")
+    assert page.index(conclusion[0]) < page.index("![training") < page.index("## numbers")
+
+
+def test_a_run_goes_on_where_its_data_were_moved(tmp_path: Path, monkeypatch: Any) -> None:
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    cli.dispatch(["data", "collect", "--out", "rows.hdf5", "--steps", "400", "--seed", "3"])
+    given = ["--dataset", "rows.hdf5", "--method", "bc", "--steps", "20"]
+    cli.dispatch(["run", "offline", *SMOKE, *given])
+    (run,) = (tmp_path / "here" / "runs").iterdir()
+    assert run.name.startswith("rows-bc-2")
+    before = load_report(run).numbers["return"].values
+    # From another directory the file is found where the run began, or beside the run.
+    monkeypatch.chdir(tmp_path / "there")
+    cli.dispatch(["resume", str(run), "--no-progress"])
+    moved = tmp_path / "there" / "rows.hdf5"
+    (tmp_path / "here" / "rows.hdf5").rename(moved)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="rows.hdf5"):
+        cli.dispatch(["resume", str(run), "--no-progress"])
+    cli.dispatch(["resume", str(run), "--no-progress", "--dataset", str(moved)])
+    assert load_report(run).numbers["return"].values == before
+    with pytest.raises(ConfigError, match="a file named rows.hdf5"):
+        cli.dispatch(["resume", str(run), "--dataset", str(run / "run.json")])
+    with h5py.File(moved, "r+") as file:
+        file["rewards"][0] += 1.0
+    with pytest.raises(DataError, match="sha256"):
+        cli.dispatch(["resume", str(run), "--no-progress", "--dataset", str(moved)])
 
 
 def test_pictures_are_there(finished: Path) -> None:
