@@ -42,12 +42,12 @@ class AveragedTraining(NamedTuple):
 
 
 def check_schedule(config: Any) -> None:
-    """Check how `updates`, `per_iteration`, `warmup`, `clip` and `average` of a config fit."""
-    if config.updates % config.per_iteration:
-        expected = f"a divisor of updates ({config.updates})"
+    """Check how `steps`, `per_iteration`, `warmup`, `clip` and `average` of a config fit."""
+    if config.steps % config.per_iteration:
+        expected = f"a divisor of steps ({config.steps})"
         raise ConfigError("per_iteration", config.per_iteration, expected)
-    if not 0 <= config.warmup < config.updates:
-        raise ConfigError("warmup", config.warmup, f"from 0 to below updates ({config.updates})")
+    if not 0 <= config.warmup < config.steps:
+        raise ConfigError("warmup", config.warmup, f"from 0 to below steps ({config.steps})")
     if config.clip is not None and config.clip <= 0:
         raise ConfigError("clip", config.clip, "above 0", "leave it out for no clipping")
     if not 0 <= config.average < 1:
@@ -112,4 +112,4 @@ def make_averaged(
         carry, metrics = jax.lax.scan(learn, before, (keys, drawn))
         return AveragedState(*carry, key), jax.tree.map(jnp.mean, metrics)
 
-    return AveragedTraining(init, update, config.updates // config.per_iteration)
+    return AveragedTraining(init, update, config.steps // config.per_iteration)

@@ -60,7 +60,7 @@ class Feed(Protocol):
 
 
 class Drawn(NamedTuple):
-    """An iteration's data where they were drawn before it: leaves `[updates, batch, ...]`."""
+    """An iteration's data where they were drawn before it: leaves `[steps, batch, ...]`."""
 
     batches: PyTree
 

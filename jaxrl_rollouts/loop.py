@@ -87,7 +87,7 @@ def train(
     iterations: int,
     stage: str,
     chunk: int = 1,
-    unit: str = "updates",
+    unit: str = "steps",
     units_per_iteration: int = 1,
     evaluate: Callable[[PyTree, int], Mapping[str, Any]] | None = None,
     evaluate_every: int | None = None,

@@ -120,7 +120,7 @@ def report_of(result: TrainResult, job: Job) -> Report:
     source, name = result.source, result.method.name
     report = Report.of(context, job.seeds)
     rate, discount = bootstrap_rate(result.config), result.config.discount
-    cells = {name: Cell.of(result.trained, updates=result.updates, rate=rate)}
+    cells = {name: Cell.of(result.trained, per_iteration=result.per_iteration, rate=rate)}
     if result.estimated_value is not None:
         page.draw_training(report, source, cells, discount)
     elif result.env is not None:

@@ -96,7 +96,7 @@ class Learner(NamedTuple):
         agent: what acts; its state is the field `agent` of the learner's.
         init: `(key, data) -> state`.
         update: one iteration, `(state, data) -> (state, metrics)`.
-        updates: gradient steps in one iteration.
+        per_iteration: gradient steps in one iteration.
         imagine: what of the data it makes up, `(state, key, data) -> Trajectory` or the method's
             own record; None where it learns from the data alone.
     """
@@ -104,7 +104,7 @@ class Learner(NamedTuple):
     agent: Agent
     init: Callable[[jax.Array, PyTree], Any]
     update: Callable[[Any, PyTree], tuple[Any, dict[str, jax.Array]]]
-    updates: int
+    per_iteration: int
     imagine: Callable[[Any, jax.Array, PyTree], Any] | None = None
 
 
@@ -226,7 +226,7 @@ class Prepared(NamedTuple):
     Attributes:
         learner: its functions.
         data: what it learns from.
-        iterations: of the loop, each of `learner.updates` gradient steps.
+        iterations: of the loop, each of `learner.per_iteration` gradient steps.
         acts: settings of the agent that acts, as a policy's file has them.
         env: the environment as the agent sees it.
         source: what was learned from: a `Task`, or world models.

@@ -49,7 +49,7 @@ class TrainResult(NamedTuple):
         about: what a policy's file says: the method, the dataset, the environment.
         config: settings of the agent that acts.
         best: of every seed, the policy of the best evaluation; None without a simulator.
-        updates: gradient steps of an iteration of the loop.
+        per_iteration: gradient steps of an iteration of the loop.
         method: all settings that were trained with.
         preset: their name.
         differs: what differs from the paper, a line each.
@@ -66,7 +66,7 @@ class TrainResult(NamedTuple):
     about: Mapping[str, Any]
     config: AgentConfig
     best: Best | None
-    updates: int
+    per_iteration: int
     method: Method
     preset: str = ""
     differs: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ class TrainResult(NamedTuple):
     @property
     def steps(self) -> int:
         """Gradient steps that every seed took."""
-        return self.history.records[-1].iteration * self.updates
+        return self.history.records[-1].iteration * self.per_iteration
 
     @property
     def history(self) -> History:
@@ -196,7 +196,7 @@ def finish(
         about,
         made.acts,
         best.best if played else None,
-        made.learner.updates,
+        made.learner.per_iteration,
         method,
         preset,
         differs,

@@ -49,7 +49,7 @@ def train_learner(
         data: what it learns from.
         key: consumed; seed `i` uses `split(key, seeds)[i]`.
         seeds: how many.
-        iterations: of the loop, each of `learner.updates` gradient steps.
+        iterations: of the loop, each of `learner.per_iteration` gradient steps.
         per_seed: which parts of the data each seed has for itself, as for `loop.train`.
         evaluate: of `evaluator`, say.
         evaluate_every, evaluate_at, stage, context, save_every_seconds, about: as for `loop.train`.
@@ -65,7 +65,7 @@ def train_learner(
         per_seed=per_seed,
         iterations=iterations,
         stage=stage,
-        units_per_iteration=learner.updates,
+        units_per_iteration=learner.per_iteration,
         evaluate=evaluate,
         evaluate_every=evaluate_every,
         evaluate_at=evaluate_at,

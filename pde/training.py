@@ -54,11 +54,6 @@ class Training:
     stride: int = positive(1)
     per_iteration: int = positive(100)
 
-    @property
-    def updates(self) -> int:
-        """`steps`, by the name that `make_averaged` reads."""
-        return self.steps
-
     def validate(self) -> None:
         check_schedule(self)
         if not 0 < self.final_lr <= self.lr:

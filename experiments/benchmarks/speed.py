@@ -123,7 +123,7 @@ def random_rows(rows: int) -> Transitions:
 
 def our_training(settings: AgentConfig, config: Any) -> Callable[[int], loop.Trained]:
     """Trains so many seeds of an agent on `rows`, `batch` and `updates` of the configuration."""
-    sizes = {"batch_size": config.batch, "updates_per_iteration": config.updates}
+    sizes = {"batch_size": config.batch, "per_iteration": config.updates}
     learner = make_model_free(settings, OBSERVATIONS, ACTIONS, **sizes)
     return timing.trainer(learner, to_device(random_rows(config.rows)))
 

@@ -66,7 +66,7 @@ class Config:
         penalties = list(self.penalties)
         if penalties != sorted({0.0, *penalties}) or len(penalties) < 2:
             raise ConfigError("penalties", self.penalties, "ascending, 0 and at least one more")
-        updates = make_recurrent_dqn(self.agent, bandit_task(self.ensemble.elites)).updates
+        updates = make_recurrent_dqn(self.agent, bandit_task(self.ensemble.elites)).per_iteration
         if self.agent.steps % (updates * self.evaluations):
             expected = f"such that {self.agent.steps} steps are a multiple of {updates} times it"
             raise ConfigError("evaluations", self.evaluations, expected)
@@ -85,7 +85,7 @@ def train_all(config: Config, fitted: rewards.FittedRewards, context: RunContext
     # The same keys for every penalty: their seeds are pairs.
     init_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
     evaluate = bandit_evaluator(learner.agent, play_key, seeds=seeds, episodes=config.episodes)
-    iterations = config.agent.steps // learner.updates
+    iterations = config.agent.steps // learner.per_iteration
     every = iterations // config.evaluations
 
     def train_penalty(penalty: float, stage: str) -> Cell:
@@ -98,7 +98,7 @@ def train_all(config: Config, fitted: rewards.FittedRewards, context: RunContext
             per_seed=True,
             iterations=iterations,
             chunk=every,
-            units_per_iteration=learner.updates,
+            units_per_iteration=learner.per_iteration,
             stage=stage,
             evaluate=evaluate,
             evaluate_every=every,
@@ -112,7 +112,7 @@ def train_all(config: Config, fitted: rewards.FittedRewards, context: RunContext
         beliefs = [fitted.beliefs(seed, penalty) for seed in range(seeds)]
         optimum = np.stack([play_optimum(prior, TEST_ARMS).returns for prior in beliefs])
         arrays = {"returns": result("return"), "unknown": result("unknown"), "optimum": optimum}
-        return Cell.of(trained, arrays, updates=learner.updates)
+        return Cell.of(trained, arrays, per_iteration=learner.per_iteration)
 
     axes = {"penalty": config.penalties}
     return run_grid(axes, train_penalty, context, seeds=seeds, stage="penalty", clear=False)

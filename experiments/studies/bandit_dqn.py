@@ -181,7 +181,7 @@ class DqnNets(NamedTuple):
     task: Task
     network: RecurrentQ
     optimiser: optax.GradientTransformation
-    updates: int
+    per_iteration: int
 
 
 def buffer_size(config: DqnConfig, horizon: int) -> tuple[int, int]:
@@ -340,11 +340,11 @@ def iteration(
         tape = tapes.sample(buffer, key, config.tape_length)
         return update(nets, carry, key, tape)
 
-    keys = jax.random.split(learn_key, nets.updates)
+    keys = jax.random.split(learn_key, nets.per_iteration)
     agent, metrics = jax.lax.scan(learn, state.agent, keys)
     metrics = jax.tree.map(lambda x: x.mean(), metrics)
     valid = jnp.maximum(rolled.valid.sum(), 1)
     metrics["epsilon"] = exploration(config, state.step)
     metrics["imagined_reward"] = rolled.steps.rewards.sum() / valid
     metrics["imagined_length"] = rolled.lengths.mean(dtype=jnp.float32)
-    return DqnLearnerState(agent, buffer, state.step + nets.updates, key), metrics
+    return DqnLearnerState(agent, buffer, state.step + nets.per_iteration, key), metrics

@@ -116,7 +116,7 @@ def run(config: Config, context: RunContext) -> Report:
     def at(horizon: int, stage: str) -> Cell:
         result = train(config, dataset, horizon, context)
         rate = bootstrap_rate(config.method.agent)
-        return Cell.of(result.trained, updates=result.updates, rate=rate)
+        return Cell.of(result.trained, per_iteration=result.per_iteration, rate=rate)
 
     grid = run_grid({"horizon": config.horizons}, at, context, seeds=config.seeds)
     cells = {f"{h} step{'s' * (h != 1)}": grid[h] for h in config.horizons}

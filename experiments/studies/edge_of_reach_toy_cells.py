@@ -122,7 +122,7 @@ def train_all(config: Config, data: PlaneData, context: RunContext | None) -> Gr
             return found
 
         updates, rate = config.rollouts.every, bootstrap_rate(config.agent)
-        return Cell.of(trained, measure=measure, updates=updates, rate=rate)
+        return Cell.of(trained, measure=measure, per_iteration=updates, rate=rate)
 
     axes = {"method": list(methods), "k": config.horizons}
     return run_grid(axes, train, context, seeds=config.seeds)

@@ -135,7 +135,7 @@ def train_cell(
         for key, of_each in (("predicted_horizon", agreement.cross), ("true_horizon", true)):
             times = [metrics.correlation_horizons(one, test.dt) for one in of_each]
             arrays[key] = np.array(times)
-    return Cell.of(fitted.trained, arrays, updates=fitted.training.per_iteration)
+    return Cell.of(fitted.trained, arrays, per_iteration=fitted.training.per_iteration)
 
 
 def true_spectrum(data: Data) -> np.ndarray:

@@ -192,7 +192,9 @@ def train_arm(
         return found | {"speed": _speed(fitted, config, flows)}
 
     extra = {"updates": updates, "parameters": parameters(config.arm(name), config.train.points)}
-    return Cell.of(fitted.trained, extra, measure=measure, updates=config.training.per_iteration)
+    return Cell.of(
+        fitted.trained, extra, measure=measure, per_iteration=config.training.per_iteration
+    )
 
 
 def _speed(fitted: Fitted, config: DriftNetConfig, flows: Flows) -> np.ndarray:

@@ -207,7 +207,7 @@ def turn_dial(whole: Config, domain: Domain, key: jax.Array, context: RunContext
             context=context,
         )
         rate = bootstrap_rate(config.agent)
-        return Cell.of(trained, updates=config.rollouts.every, rate=rate)
+        return Cell.of(trained, per_iteration=config.rollouts.every, rate=rate)
 
     axes = {"method": list(arms)}
     trained = run_grid(axes, train, context, seeds=seeds, stage=place, clear=False)

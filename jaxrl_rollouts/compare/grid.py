@@ -36,7 +36,7 @@ class Cell:
         extra: more by name: arrays `[seeds, ...]`, and further columns of tables.
         measure: makes more of `extra`. `run_grid` calls it and keeps its arrays in the stage's
             folder, so that a resumed run does not measure again.
-        updates: gradient steps of a recorded iteration.
+        per_iteration: gradient steps of a recorded iteration.
         seconds: spent in compiled training.
         rate: `tau (1 - gamma)` of critics that bootstrap from slow copies of themselves: the share
             of the way to their fixed point that values go in a gradient step; None without any.
@@ -49,7 +49,7 @@ class Cell:
     history: History | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     measure: Measure | None = None
-    updates: int = 1
+    per_iteration: int = 1
     seconds: float = np.nan
     rate: float | None = None
     seeds: int = 0
@@ -64,11 +64,11 @@ class Cell:
         extra: Mapping[str, Any] | None = None,
         *,
         measure: Measure | None = None,
-        updates: int = 1,
+        per_iteration: int = 1,
         rate: float | None = None,
     ) -> Cell:
         """What `loop.train` returned; the state is not kept."""
-        return cls(trained.history, extra or {}, measure, updates, trained.run_seconds, rate)
+        return cls(trained.history, extra or {}, measure, per_iteration, trained.run_seconds, rate)
 
     def parts(self, count: int) -> list[Cell]:
         """As many cells, of settings that were trained side by side; seeds vary fastest."""
@@ -81,7 +81,7 @@ class Cell:
         """`n tau (1 - gamma)` after all n gradient steps; None without critics, or diverged."""
         if self.rate is None or self.history is None or not self.history.records:
             return None
-        return self.history.records[-1].iteration * self.updates * self.rate
+        return self.history.records[-1].iteration * self.per_iteration * self.rate
 
     def __getitem__(self, key: Any) -> np.ndarray:
         """A metric at the end, `[seeds]`, or an array of `extra`; also a part of one.
@@ -118,7 +118,7 @@ class Cell:
         if self.history is None:
             raise KeyError(f"{metric}: nothing was trained")
         iterations, values = self.history.curve(metric)
-        return iterations * self.updates, values.T[self._own]
+        return iterations * self.per_iteration, values.T[self._own]
 
 
 class Grid(Mapping[Any, Cell]):

@@ -5,7 +5,7 @@ Arrays are `[B, ...]` with data standardised to `sigma_data`; `[B, F]` for singl
 `networks`, `unet`, `paths`, `flow`, `flow_losses`, `jumps`, `training`, `fitted`.
 The names in `__all__` are stable; see `jaxrl_rollouts`.
 
-    model = diffusion.fit(rows, diffusion.Unet(), updates=5000)      # rows [N, L, C]
+    model = diffusion.fit(rows, diffusion.Unet(), steps=5000)      # rows [N, L, C]
     drawn = model.sample(64)                                         # [64, L, C]
     few = model.distil(rows, calls=4)                                # its student
     drawn = few.sample(64)                                           # in four calls

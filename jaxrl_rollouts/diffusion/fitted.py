@@ -1,6 +1,6 @@
 """A diffusion model of your own rows, in one call.
 
-model = fit(rows, Unet(), updates=5000)          # rows [N, L, C], or [N, F]
+model = fit(rows, Unet(), steps=5000)          # rows [N, L, C], or [N, F]
 drawn = model.sample(64)                         # [64, L, C], in the rows' units
 few = model.distil(rows, calls=4)                # a student of it
 drawn = few.sample(64)                           # in four calls of the network
@@ -129,7 +129,7 @@ class FittedDenoiser(NamedTuple):
         rows: ArrayLike,
         *,
         calls: int = 4,
-        updates: int = 10_000,
+        steps: int = 10_000,
         batch: int = 128,
         config: DistilConfig | None = None,
         key: jax.Array | int = 0,
@@ -142,7 +142,7 @@ class FittedDenoiser(NamedTuple):
             rows: `[N, F]` or `[N, L, C]`, in the data's units: the model's own, or others like
                 them. The student sees them noised, and its teacher says where they go.
             calls: of the network, per sample.
-            updates, batch: gradient steps, two calls of the teacher each, and rows of each.
+            steps, batch: gradient steps, two calls of the teacher each, and rows of each.
             config: all settings of the student instead, and of its sampler.
             key: consumed, or the number to make one of.
             stage, context: as for `train_loop`.
@@ -156,7 +156,7 @@ class FittedDenoiser(NamedTuple):
         if data.shape[1:] != self.shape:
             expected = ["N", *self.shape]
             raise DataError("rows", "shape", list(data.shape), f"{expected}, the model's")
-        config = config or small_distil(calls, updates, batch)
+        config = config or small_distil(calls, steps, batch)
         check(config)
         net, teacher = _network(self.network, self.shape, interval=True), self.denoiser
         flow = make_flow(net, config.flow, flow_of_denoiser(teacher))
@@ -236,7 +236,7 @@ def fit(
     rows: ArrayLike,
     network: TemporalUnetConfig | ResidualMlpConfig | None = None,
     *,
-    updates: int = 20_000,
+    steps: int = 20_000,
     batch: int = 128,
     training: DenoiserTrainingConfig | None = None,
     edm: EdmConfig | None = None,
@@ -249,7 +249,7 @@ def fit(
     Args:
         rows: the data, in any units; every entry of the last axis is standardised.
         network: a `ResidualMlp` of rows, a `Unet` of sequences; None for a small one.
-        updates, batch: gradient steps, and rows of each.
+        steps, batch: gradient steps, and rows of each.
         training: all settings of the optimisation instead.
         edm: noise levels.
         key: consumed, or the number to make one of.
@@ -270,7 +270,7 @@ def fit(
     first = jax.random.key(key) if isinstance(key, int) else key
     trained = train_denoiser(
         denoiser,
-        training or small_training(updates, batch),
+        training or small_training(steps, batch),
         units.normalise(data),
         first[None],
         stage=stage,

@@ -33,7 +33,7 @@ class ResidualMlpConfig:
         frequency_seed: they are drawn from it and are not trained.
         initial: weights: `lecun`, normal of variance 1 / fan_in with zero biases; or `torch`,
             uniform within 1 / sqrt(fan_in), biases too, a third of that variance: SynthER's. Short
-            trainings are better off with it: 0.386 for 0.426 of held-out loss after 3000 updates
+            trainings are better off with it: 0.386 for 0.426 of held-out loss after 3000 steps
             of width 128 on HalfCheetah's rows (3 seeds, 0.384 to 0.388 and 0.421 to 0.430).
         dtype: of the body's arithmetic; parameters, noise and output stay float32. On a CPU
             bfloat16 is no faster: XLA does not use what the processor has for it.

@@ -27,25 +27,25 @@ class DenoiserTrainingConfig:
     """Adam with warm-up and a cosine to zero; averaged weights are the ones to sample with.
 
     Defaults are SynthER's for fewer than 800,000 rows. Policy-guided diffusion: rate 2e-3, betas
-    0.9 and 0.999, a tenth of the updates as warm-up, no clipping, batches of 32 windows.
+    0.9 and 0.999, a tenth of the steps as warm-up, no clipping, batches of 32 windows.
 
     Attributes:
-        updates: gradient steps in all.
+        steps: gradient steps in all.
         batch: rows per step.
         rate: peak learning rate.
         betas: of Adam.
-        warmup: updates over which the rate rises from a tenth of its peak.
+        warmup: steps over which the rate rises from a tenth of its peak.
         clip: greatest global norm of a gradient; None for no clipping.
-        average: decay of the moving average, applied every `average_every` updates. It ramps up
+        average: decay of the moving average, applied every `average_every` steps. It ramps up
             as `1 - k^(-2/3)`, so that short trainings forget their first weights.
-        average_every: updates between two steps of the average.
-        ramp: what k counts: `updates` beyond the first hundred, during which the average is the
-            weights themselves (ema_pytorch's, and so SynthER's); or `steps` of the average, and
-            one, for trainings that have no hundred updates to lose.
-        per_iteration: updates in one iteration of the loop.
+        average_every: steps between two moves of the average.
+        ramp: what k counts: "delayed", the steps beyond the first hundred, during which the average
+            is the weights themselves (ema_pytorch's, and so SynthER's); "immediate", the moves of
+            the average, and one, for trainings of fewer than a few hundred steps.
+        per_iteration: steps in one iteration of the loop.
     """
 
-    updates: int = positive(100_000)
+    steps: int = positive(100_000)
     batch: int = positive(256)
     rate: float = step_size(3e-4)
     betas: tuple[float, float] = (0.9, 0.99)
@@ -53,7 +53,7 @@ class DenoiserTrainingConfig:
     clip: float | None = 1.0
     average: float = 0.995
     average_every: int = positive(10)
-    ramp: Literal["updates", "steps"] = "updates"
+    ramp: Literal["delayed", "immediate"] = "delayed"
     per_iteration: int = positive(500)
 
     def validate(self) -> None:
@@ -62,18 +62,18 @@ class DenoiserTrainingConfig:
             raise ConfigError("rate, betas", (self.rate, self.betas), "above 0 and in [0, 1)")
 
 
-def small_training(updates: int, batch: int, *, rate: float = 1e-3) -> DenoiserTrainingConfig:
+def small_training(steps: int, batch: int, *, rate: float = 1e-3) -> DenoiserTrainingConfig:
     """For a small budget: a tenth is warm-up, the average goes back a twentieth of it."""
-    per = max(updates // 10, 1)
+    per = max(steps // 10, 1)
     return DenoiserTrainingConfig(
-        updates=updates,
+        steps=steps,
         batch=batch,
         rate=rate,
         betas=(0.9, 0.999),
         warmup=per,
-        average=1.0 - min(0.5, 20.0 / updates),
+        average=1.0 - min(0.5, 20.0 / steps),
         average_every=1,
-        ramp="steps",
+        ramp="immediate",
         per_iteration=per,
     )
 
@@ -104,14 +104,14 @@ def make_denoiser_training(
         ConfigError: a setting is out of range.
     """
     check(config)
-    rate = optax.cosine_decay_schedule(config.rate, config.updates - config.warmup)
+    rate = optax.cosine_decay_schedule(config.rate, config.steps - config.warmup)
     if config.warmup:
         rise = optax.linear_schedule(0.1 * config.rate, config.rate, config.warmup)
         rate = optax.join_schedules([rise, rate], [config.warmup])
 
     def weight(count: jax.Array) -> jax.Array:
-        """Of the new weights in the average, which moves every `average_every` updates."""
-        if config.ramp == "steps":
+        """Of the new weights in the average, which moves every `average_every` steps."""
+        if config.ramp == "immediate":
             k = 1.0 + count // config.average_every
         else:
             k = 1.0 * jnp.maximum(count - 100, 1)
@@ -186,10 +186,10 @@ class DistilConfig:
             raise ConfigError("flow.loss", "velocity", "a loss that a teacher has something for")
 
 
-def small_distil(calls: int, updates: int, batch: int) -> DistilConfig:
+def small_distil(calls: int, steps: int, batch: int) -> DistilConfig:
     """A consistency student of `calls` jumps; 64 steps of its teacher in all, 16 in a segment."""
     flow = FlowConfig(loss="consistency", segments=calls, steps=max(64 // calls, 8))
-    return DistilConfig(flow, small_training(updates, batch), JumpConfig(calls))
+    return DistilConfig(flow, small_training(steps, batch), JumpConfig(calls))
 
 
 def distil(

@@ -30,7 +30,7 @@ class Progress:
         total: int,
         *,
         initial: int = 0,
-        unit: str = "updates",
+        unit: str = "steps",
         enabled: bool = True,
         stream: TextIO | None = None,
         every_seconds: float = 15.0,

@@ -84,7 +84,7 @@ class ModelFree(Method):
             self.acts,
             *sizes,
             batch_size=self.batch_size,
-            updates_per_iteration=per,
+            per_iteration=per,
             steps=iterations * per,
         )
         scale = reward_scale(task.dataset, self.reward)
@@ -120,7 +120,7 @@ def make_model_free(
     action_size: int,
     *,
     batch_size: int = 256,
-    updates_per_iteration: int = 1000,
+    per_iteration: int = 1000,
     draw: Callable[[Any, jax.Array, int], Any] = sample_batch,
     steps: int | None = None,
 ) -> Learner:
@@ -131,19 +131,19 @@ def make_model_free(
             critics SAC-N, with an eta above 0 EDAC.
         observation_size, action_size: of the environment.
         batch_size: rows per gradient step.
-        updates_per_iteration: gradient steps in one `update`; a multiple of the agent's period.
+        per_iteration: gradient steps in one `update`; a multiple of the agent's period.
         draw: `(dataset, key, rows) -> batch`; `synther.mixing` makes others.
         steps: of the whole training, over which rates with a `cosine` fall; None keeps them.
 
     Raises:
         ConfigError: a setting is out of range.
     """
-    if batch_size < 1 or updates_per_iteration < 1:
-        found = (batch_size, updates_per_iteration)
-        raise ConfigError("batch_size, updates_per_iteration", found, "both at least 1")
+    if batch_size < 1 or per_iteration < 1:
+        found = (batch_size, per_iteration)
+        raise ConfigError("batch_size, per_iteration", found, "both at least 1")
     steps = steps if getattr(config, "cosine", False) else None
     sizes = observation_size, action_size
-    return _bind(config, sizes, batch_size, updates_per_iteration, draw, steps)
+    return _bind(config, sizes, batch_size, per_iteration, draw, steps)
 
 
 @functools.lru_cache(maxsize=32)
@@ -151,14 +151,14 @@ def _bind(
     config: AgentConfig,
     sizes: tuple[int, int],
     batch_size: int,
-    updates_per_iteration: int,
+    per_iteration: int,
     draw: Any,
     steps: int | None,
 ) -> Learner:
     agent = config.make(*sizes, steps)
-    if updates_per_iteration % agent.period:
+    if per_iteration % agent.period:
         expected = f"a multiple of {agent.period}, the actor's delay"
-        raise ConfigError("updates_per_iteration", updates_per_iteration, expected)
+        raise ConfigError("per_iteration", per_iteration, expected)
 
     def init(key: jax.Array, dataset: Any) -> ModelFreeState:
         agent_key, key = jax.random.split(key)
@@ -173,12 +173,10 @@ def _bind(
         def batch(key: jax.Array) -> Any:
             return draw(dataset, key, batch_size)
 
-        agent_state, metrics = learn(
-            agent, state.agent, learn_key, batch, updates_per_iteration, drawn
-        )
+        agent_state, metrics = learn(agent, state.agent, learn_key, batch, per_iteration, drawn)
         return ModelFreeState(agent_state, key), metrics
 
-    return Learner(agent, init, update, updates_per_iteration)
+    return Learner(agent, init, update, per_iteration)
 
 
 class Known(NamedTuple):

@@ -62,7 +62,7 @@ class Neubay(Method):
         rollouts: how logged histories are continued.
         batch_size: timesteps of the tape of a gradient step.
         utd_ratio: gradient steps for each new timestep, real ones included.
-        updates_per_iteration: gradient steps of an iteration; the remainder is carried.
+        per_iteration: gradient steps of an iteration; the remainder is carried.
         buffer_size: timesteps of the tape buffer.
         weighting: which episodes a tape is made of; see `tapes.sample`. `transition`, single ones,
             is for agents without a memory.
@@ -78,7 +78,7 @@ class Neubay(Method):
     steps: int = positive(2_000_000)
     batch_size: int = number(2048, least=2, expected="at least 2 timesteps: one transition")
     utd_ratio: float = number(0.05, above=0, most=1)
-    updates_per_iteration: int = positive(250)
+    per_iteration: int = positive(250)
     buffer_size: int = positive(40_000_000)
     weighting: Weighting = "episode"
     penalty: float = coefficient(0.0, least=0)
@@ -100,7 +100,7 @@ class Neubay(Method):
     @property
     def schedule(self) -> tuple[int, int]:
         """Iterations of the loop, and gradient steps of each."""
-        return cadence(self.steps, self.updates_per_iteration, 1)
+        return cadence(self.steps, self.per_iteration, 1)
 
     def program(self) -> Self:
         """The same with what is data of the compiled program at its defaults."""

@@ -30,7 +30,7 @@ from .on_synthetic import OnSynthetic
 def published_training() -> DenoiserTrainingConfig:
     """The public code's, which counts epochs, as gradient steps of ours."""
     return DenoiserTrainingConfig(
-        updates=500_000, batch=32, rate=2e-3, betas=(0.9, 0.999), warmup=50_000, clip=None
+        steps=500_000, batch=32, rate=2e-3, betas=(0.9, 0.999), warmup=50_000, clip=None
     )
 
 
@@ -58,7 +58,7 @@ class Pgd(OnSynthetic):
         if made.gaussian is None:
             expected = "one with a normal policy: td3_bc, iql, rebrac or bc"
             raise ConfigError("agent", agent.name, expected)
-        iterations, per = cadence(self.steps, self.refresh.updates, made.period)
+        iterations, per = cadence(self.steps, self.refresh.steps, made.period)
         fit_key = jax.random.split(jax.random.key(job.seed))[0]
         stage, scale = f"{slug(dataset.name)}-pgd-model", reward_scale(dataset, agent.reward)
         rows = scale.of(dataset.transitions)
@@ -72,7 +72,7 @@ class Pgd(OnSynthetic):
             relabeller = fit_relabeller(
                 known, self.relabel, key, termination=self.rule(task), **more
             )
-        refresh = replace(self.refresh, updates=per)
+        refresh = replace(self.refresh, steps=per)
         learner = make_pgd(
             refresh,
             acts,

@@ -53,7 +53,7 @@ class Synther(OnSynthetic):
             acts,
             *sizes,
             batch_size=self.batch_size,
-            updates_per_iteration=per,
+            per_iteration=per,
             draw=mixing(self.real_ratio),
             steps=iterations * per,
         )

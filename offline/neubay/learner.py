@@ -7,7 +7,7 @@ and no penalty. Logged prefix and imagined rest go into the tape buffer together
 learns from tapes of it, real and imagined timesteps weighted apart.
 
 The paper takes 0.05 gradient steps per new timestep, some thousands after each collection. Compiled
-programs have a fixed number, so an iteration takes `updates_per_iteration` of them and the rest is
+programs have a fixed number, so an iteration takes `per_iteration` of them and the rest is
 carried as the `update_budget`: a collection is made whenever the budget is below one iteration. The
 ratio of steps to timesteps is the paper's, and all seeds are evaluated at the same step. Where
 seeds share a device a collection lasts until the last of them is done: a mapped loop runs on while

@@ -176,7 +176,7 @@ def check_updates(
     sure = max(count * (prefix + 1.0) * method.utd_ratio, 1.0)
     if updates > sure:
         raise ConfigError(
-            "updates_per_iteration",
+            "per_iteration",
             updates,
             f"at most {int(sure)}, the gradient steps that {count} episodes of {source} bring on "
             "average whatever is imagined",

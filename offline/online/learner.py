@@ -63,14 +63,14 @@ class OnlineConfig:
             if getattr(self, name) % self.environments:
                 expected = f"a multiple of environments ({self.environments})"
                 raise ConfigError(name, getattr(self, name), expected)
-        if self.updates < 1:
+        if self.per_iteration < 1:
             raise ConfigError("update_ratio", self.update_ratio, "a gradient step at least")
         if self.capacity is not None and self.capacity < max(self.rows, self.warmup):
             expected = f"room for rows ({self.rows}) and warmup ({self.warmup})"
             raise ConfigError("capacity", self.capacity, expected)
 
     @property
-    def updates(self) -> int:
+    def per_iteration(self) -> int:
         """Gradient steps of an iteration."""
         return round(self.rows * self.update_ratio)
 
@@ -187,7 +187,7 @@ def _update(
     def draw(key: jax.Array) -> Transitions:
         return replay.sample(kept._replace(rows=kept.rows[0]), key, config.batch_size)
 
-    learned, metrics = learn(agent, state.agent, learn_key, draw, config.updates)
+    learned, metrics = learn(agent, state.agent, learn_key, draw, config.per_iteration)
     done = state.iteration + 1
     # A slot past the end is never written to.
     slot = jnp.where(done % every == 0, done // every - 1, config.looks)
@@ -207,11 +207,11 @@ def make_online(env: Environment, agent: SacConfig, config: OnlineConfig, steps:
         hint = "its state can be kept in no checkpoint"
         raise ConfigError("environment", env.name, expected, hint)
     iterations = config.iterations(steps)
-    made = agent.make(env.observation_size, env.action_size, iterations * config.updates)
+    made = agent.make(env.observation_size, env.action_size, iterations * config.per_iteration)
     capacity = config.capacity or config.steps_at(iterations)
     return Learner(
         made,
         functools.partial(_begin, made, env, config, capacity),
         functools.partial(_update, made, env, config, iterations // config.looks),
-        config.updates,
+        config.per_iteration,
     )

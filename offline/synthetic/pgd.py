@@ -55,7 +55,7 @@ class PgdConfig:
             `sampler_steps`'s report. A `JumpConfig` is a student's. With fewer the same
             coefficient guides less, unless `guidance.reference_steps` is set.
         windows: drawn per refresh.
-        updates: gradient steps per refresh.
+        steps: gradient steps per refresh.
         real_ratio: of a batch, from the dataset.
         lifetime: how many refreshes' data are kept.
     """
@@ -64,7 +64,7 @@ class PgdConfig:
     guidance_scale: float = number(0.5, least=0)
     sampler: SamplerConfig | JumpConfig = field(default_factory=SamplerConfig)
     windows: int = positive(8192)
-    updates: int = positive(10_000)
+    steps: int = positive(10_000)
     real_ratio: float = fraction(1 / 16)
     lifetime: int = positive(1)
 
@@ -158,8 +158,8 @@ def make_pgd(
     agent = agent_config.make(layout.observation_size, layout.action_size, steps)
     if agent.gaussian is None:
         raise ConfigError("agent", type(agent_config).__name__, "one with a normal policy")
-    if config.updates % agent.period:
-        raise ConfigError("updates", config.updates, f"a multiple of {agent.period}")
+    if config.steps % agent.period:
+        raise ConfigError("steps", config.steps, f"a multiple of {agent.period}")
     guidance = make_guidance(policy_target(agent.gaussian, layout), config.guidance)
     parts = PgdParts(config, agent, denoiser, layout, guidance, batch_size=batch_size)
     if relabeller is not None:
@@ -168,7 +168,7 @@ def make_pgd(
         )
     functions: Any = (init, update, windows)
     begin, step, draw = (functools.partial(f, parts) for f in functions)
-    return Learner(agent, begin, step, config.updates, draw)
+    return Learner(agent, begin, step, config.steps, draw)
 
 
 def windows(parts: PgdParts, state: PgdState, key: jax.Array, data: PgdData) -> jax.Array:
@@ -250,5 +250,5 @@ def update(
         "synthetic_terminations": rows.terminations.mean(where=valid),
     }
     batch = functools.partial(mixed_batch, parts.batch_size, config.real_ratio, data, synthetic)
-    learned, metrics = learn(agent, state.agent, learn_key, batch, config.updates)
+    learned, metrics = learn(agent, state.agent, learn_key, batch, config.steps)
     return PgdState(learned, synthetic, state.refreshes + 1, key), metrics | quality

@@ -34,15 +34,15 @@ class TerminationConfig:
         hidden: widths of its layers.
         lr: of Adam.
         batch_size: rows in a gradient step.
-        updates: gradient steps in all.
-        updates_per_iteration: gradient steps between two records in the log.
+        steps: gradient steps in all.
+        per_iteration: gradient steps between two records in the log.
     """
 
     hidden: tuple[int, ...] = positive((64, 64))
     lr: float = step_size(1e-3)
     batch_size: int = positive(256)
-    updates: int = positive(3000)
-    updates_per_iteration: int = positive(500)
+    steps: int = positive(3000)
+    per_iteration: int = positive(500)
 
 
 class Ending(NamedTuple):
@@ -112,7 +112,7 @@ def _functions(config: TerminationConfig, inputs: int) -> tuple[Callable, Callab
             step, opt_state = optimiser.update(gradient, carry[1], carry[0])
             return (optax.apply_updates(carry[0], step), opt_state), value
 
-        keys = jax.random.split(learn_key, config.updates_per_iteration)
+        keys = jax.random.split(learn_key, config.per_iteration)
         carry, losses = jax.lax.scan(learn, (state.params, state.opt_state), keys)
         return EndingState(*carry, key), {"loss": losses.mean()}
 
@@ -172,8 +172,8 @@ def fit_endings(
             init,
             keys,
             data,
-            iterations=-(-config.updates // config.updates_per_iteration),
-            units_per_iteration=config.updates_per_iteration,
+            iterations=-(-config.steps // config.per_iteration),
+            units_per_iteration=config.per_iteration,
             stage=stage,
             context=context,
             about=config,

@@ -157,7 +157,7 @@ def test_dueling_and_the_two_ways_to_ask() -> None:
 
 def test_an_iteration_rolls_stores_and_learns() -> None:
     learner, keys = make_recurrent_dqn(CONFIG, TASK), jax.random.split(jax.random.key(3), 2)
-    assert learner.updates == 10  # 0.025 for each of 4 * 100 transitions
+    assert learner.per_iteration == 10  # 0.025 for each of 4 * 100 transitions
     trained = train(learner.update, learner.init, keys, WORLD, iterations=3, stage="a")
     buffer = trained.state.buffer
     # Eight episodes of 101 timesteps fit into 900; the third four have pushed out the first.

@@ -100,7 +100,7 @@ def spoil(data: Any, column: str = "rewards") -> Any:
 
 
 def model_free(config: Any, learns_from: str = "rewards", seen: Any = rows) -> Case:
-    learner = make_model_free(config, S, A, batch_size=8, updates_per_iteration=2)
+    learner = make_model_free(config, S, A, batch_size=8, per_iteration=2)
     data = to_device(seen())
     return Case(learner, data, spoil(data, learns_from), S, CONTINUOUS)
 
@@ -223,7 +223,7 @@ def guided() -> Case:
         guidance=GuidanceConfig(rule="calibrated"),
         sampler=SamplerConfig(3),
         windows=6,
-        updates=2,
+        steps=2,
         real_ratio=0.5,
         lifetime=2,
     )

@@ -37,7 +37,7 @@ CONFIG = Neubay(
     rollouts=HistoryRollouts(K, early_exit=2),
     steps=12,
     utd_ratio=0.05,
-    updates_per_iteration=2,
+    per_iteration=2,
     batch_size=32,
     buffer_size=2000,
 )

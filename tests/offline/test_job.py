@@ -193,7 +193,7 @@ def test_evaluations_are_seen_as_they_come() -> None:
 
 
 def test_world_models_are_saved_with_the_result(tmp_path: Path) -> None:
-    ending = TerminationConfig(hidden=(4,), updates=2, updates_per_iteration=2)
+    ending = TerminationConfig(hidden=(4,), steps=2, per_iteration=2)
     config = WorldModelConfig(**WORLD, shared=True, termination="learned", ending=ending)
     world = config.fit(Task(dataset(), make("pendulum")), 2, 0, None)
     world.save_worlds(tmp_path / "worlds")
@@ -205,7 +205,7 @@ def test_world_models_are_saved_with_the_result(tmp_path: Path) -> None:
 def test_steps_are_rounded_to_whole_iterations() -> None:
     """Evaluations do not divide, and are rounded as well."""
     result = train(dataset(), SMALL, steps=9, evaluations=3, episodes=2)
-    assert (result.steps, result.updates) == (8, 2)
+    assert (result.steps, result.per_iteration) == (8, 2)
     assert result.history.curve("return")[0].tolist() == [1, 3, 4]
     other = train(dataset(), replace(SMALL, alpha=0.0), steps=9, evaluations=3, episodes=2)
     assert (other.returns != result.returns).any()
@@ -225,7 +225,7 @@ def test_steps_are_gradient_steps_of_every_method(name: str, steps: int) -> None
     given = Job(dynamics=truth, world_models=Limited(jnp.ones(2)))
     job = given if method.imagines else Job()
     made = method.prepare(Task(dataset(), make("pendulum")), job)
-    per = made.learner.updates
+    per = made.learner.per_iteration
     assert made.iterations >= 1 and abs(made.iterations * per - steps) <= max(per / 2, 1)
 
 

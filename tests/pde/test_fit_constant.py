@@ -68,7 +68,7 @@ def test_what_is_constant_stays_to_the_bit_and_is_kept(fitted: Fitted, tmp_path:
 def test_a_channel_that_never_changes_is_found_and_said(fitted: Fitted) -> None:
     """As if the file had said it: weights are the same to the bit, those of two seeds as well."""
     u = decay(rows=8)
-    options: dict[str, Any] = {"network": TINY, "updates": 4, "seeds": 2}
+    options: dict[str, Any] = {"network": TINY, "steps": 4, "seeds": 2}
     one = fit("refiner", declared(u), **options)
     with pytest.warns(UserWarning, match="array: c: the same in every frame: held constant"):
         other = fit("refiner", from_arrays(u, dt=DT, names=("c", "u")), **options)
@@ -105,7 +105,7 @@ def test_from_the_disk_it_learns_the_same(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("JAXRL_ROLLOUTS_ROWS", str(tmp_path / "rows"))
     monkeypatch.setattr(streaming, "_AT_ONCE", 4 * T * X * 3)  # three trajectories
     u = from_arrays(decay(rows=8), dt=DT, names=("c", "u"))
-    options: dict[str, Any] = {"network": TINY, "updates": 4}
+    options: dict[str, Any] = {"network": TINY, "steps": 4}
     options["training"] = Training(batch=4, warmup=1)
     for found in (u._replace(constant=(0,)), u):
         with warnings.catch_warnings():

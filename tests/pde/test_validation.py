@@ -107,7 +107,7 @@ def test_an_emulator_learns_the_same_from_a_file_on_disk(
     found = read(path)
     assert found.layout == "The Well"
     config = Training(batch=3, warmup=2)
-    options = {"network": NET, "history": 2, "every": 2, "updates": 6, "seeds": 3}
+    options = {"network": NET, "history": 2, "stride": 2, "steps": 6, "seeds": 3}
     memory, disk = (
         fit("mse", found, training=config, stream=stream, **options)
         for stream in ("never", "always")

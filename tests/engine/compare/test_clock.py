@@ -18,17 +18,17 @@ RATE = TAU * (1 - GAMMA)
 
 
 def trained(
-    iterations: int, updates: int = 100, rate: float | None = RATE, name: str = "target_mean"
+    iterations: int, per_iteration: int = 100, rate: float | None = RATE, name: str = "target_mean"
 ) -> Cell:
     """A critic that fits its target at once, stepped one gradient step at a time; two seeds."""
     history, slow = History(), np.zeros(2)
     for iteration in range(1, iterations + 1):
-        for _ in range(updates):
+        for _ in range(per_iteration):
             target = np.array([1.0, -1.0]) * REWARD + GAMMA * slow
             slow += TAU * (target - slow)
         metrics = {name: target, "critic_loss": np.array([4.0, 9.0])}
         history.append(iteration, metrics)
-    return Cell(history, updates=updates, rate=rate, seeds=2)
+    return Cell(history, per_iteration=per_iteration, rate=rate, seeds=2)
 
 
 @pytest.mark.parametrize("iterations", [50, 150, 500])

@@ -19,7 +19,7 @@ def cell(scale: float) -> Cell:
     history = History()
     for iteration in (1, 2):
         history.append(iteration, {"return": scale * np.array([1.0, 2.0]) * iteration})
-    return Cell(history, updates=10, seeds=2)
+    return Cell(history, per_iteration=10, seeds=2)
 
 
 def test_a_picture_has_a_panel_per_title_and_hides_the_others() -> None:

@@ -108,7 +108,7 @@ def test_a_resumed_grid_trains_and_measures_nothing_again(tmp_path: Path) -> Non
             measured.append(stage)
             return {"at": trained.state, "shape": np.ones((2, 3))}
 
-        return Cell.of(trained, {"name": stage}, measure=measure, updates=5)
+        return Cell.of(trained, {"name": stage}, measure=measure, per_iteration=5)
 
     def run() -> Cell:
         return run_grid({"start": (1.0, 4.0)}, arm, context, seeds=2, stage="arm")[4.0]

@@ -176,7 +176,7 @@ def test_two_students_side_by_side_are_two_alone_and_start_as_their_teachers(
         df.FlowConfig(loss="consistency", segments=2, steps=2),
         df.flow_of_denoiser(denoiser),
     )
-    config = df.DenoiserTrainingConfig(updates=2, batch=8, per_iteration=2)
+    config = df.DenoiserTrainingConfig(steps=2, batch=8, per_iteration=2)
     training = df.make_denoiser_training(flow, config, df.lesson_batch, df.start_from_teacher)
     keys, rows = jax.random.split(KEY, 2), jax.random.normal(KEY, (100, 2))
     teachers = [denoiser.init(key) for key in keys]
@@ -225,12 +225,12 @@ def test_a_fitted_model_is_distilled_in_one_call() -> None:
     rng = np.random.default_rng(0)
     data = 50.0 + 10.0 * rng.normal(size=(4000, 2)).astype(np.float32)
     data[:, 1] += data[:, 0]
-    model = df.fit(data, CONFIG, updates=400, batch=128)
+    model = df.fit(data, CONFIG, steps=400, batch=128)
     untaught = model.sample(2000, config=df.JumpConfig(4, method="heun"))
     np.testing.assert_allclose(untaught.mean(0), data.mean(0), atol=2.0)
     with pytest.raises(ConfigError, match="method: found 'jump'"):
         model.sample(1, config=df.JumpConfig(4))
-    few = model.distil(data, calls=4, updates=200)
+    few = model.distil(data, calls=4, steps=200)
     assert few.jumps.calls == 4
     drawn = few.sample(2000)
     np.testing.assert_allclose(drawn.mean(0), data.mean(0), atol=2.0)

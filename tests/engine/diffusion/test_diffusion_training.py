@@ -29,7 +29,7 @@ def rows(count: int) -> jax.Array:
 
 
 def test_it_learns_the_denoiser_of_normal_data_and_samples_it() -> None:
-    config = df.DenoiserTrainingConfig(updates=1200, batch=128, rate=3e-3, per_iteration=300)
+    config = df.DenoiserTrainingConfig(steps=1200, batch=128, rate=3e-3, per_iteration=300)
     training = df.make_denoiser_training(SMALL, config)
     data = rows(20_000)
     keys = jax.random.split(jax.random.key(0), 2)
@@ -57,7 +57,7 @@ def test_it_learns_the_denoiser_of_normal_data_and_samples_it() -> None:
 
 
 def test_equal_arguments_share_a_program() -> None:
-    config = df.DenoiserTrainingConfig(updates=10, per_iteration=10)
+    config = df.DenoiserTrainingConfig(steps=10, per_iteration=10)
     assert df.make_denoiser_training(SMALL, config) is df.make_denoiser_training(SMALL, config)
     assert df.make_residual_mlp(df.ResidualMlpConfig(), 2) is df.make_residual_mlp(
         df.ResidualMlpConfig(), 2
@@ -82,7 +82,7 @@ def trajectory(config: df.DenoiserTrainingConfig) -> tuple[np.ndarray, np.ndarra
 
 
 def test_rate_rises_then_falls_as_a_cosine() -> None:
-    config = df.DenoiserTrainingConfig(updates=40, rate=1e-2, warmup=4, per_iteration=1, batch=1)
+    config = df.DenoiserTrainingConfig(steps=40, rate=1e-2, warmup=4, per_iteration=1, batch=1)
     weights, _ = trajectory(config)
     moved = -np.diff(np.append(0.0, weights))
     i = np.arange(40)
@@ -103,7 +103,13 @@ def averaged(weights: np.ndarray, every: int, decay: Any) -> np.ndarray:
 
 def test_the_average_moves_every_few_updates_and_forgets_its_start() -> None:
     config = df.DenoiserTrainingConfig(
-        updates=30, rate=1e-2, per_iteration=1, batch=1, average=0.7, average_every=5, ramp="steps"
+        steps=30,
+        rate=1e-2,
+        per_iteration=1,
+        batch=1,
+        average=0.7,
+        average_every=5,
+        ramp="immediate",
     )
     weights, average = trajectory(config)
     want = averaged(weights, 5, lambda n: min(0.7, 1 - (1 + n // 5) ** (-2 / 3)))
@@ -112,7 +118,7 @@ def test_the_average_moves_every_few_updates_and_forgets_its_start() -> None:
 
 def test_the_published_average_is_the_weights_and_then_follows_updates() -> None:
     config = df.DenoiserTrainingConfig(
-        updates=140, rate=1e-2, per_iteration=1, batch=1, average=0.9, average_every=10
+        steps=140, rate=1e-2, per_iteration=1, batch=1, average=0.9, average_every=10
     )
     weights, average = trajectory(config)
     # ema_pytorch: copies up to its 100th step, then counts every update beyond, moving or not.
@@ -127,7 +133,7 @@ def test_batches_may_be_made_of_anything() -> None:
     def halves(data: Any, index: jax.Array) -> tuple[jax.Array, jax.Array]:
         return data["x"][index], jnp.array([1.0, 0.0])
 
-    config = df.DenoiserTrainingConfig(updates=20, per_iteration=20, batch=8)
+    config = df.DenoiserTrainingConfig(steps=20, per_iteration=20, batch=8)
     training = df.make_denoiser_training(SMALL, config, halves)
     state = training.init(jax.random.key(0))
     after, _ = jax.jit(training.update)(state, {"x": rows(64)})
@@ -140,7 +146,7 @@ def test_batches_may_be_made_of_anything() -> None:
     ("change", "setting"),
     [
         *wrong(dict(rate=0.0, warmup=100_000, clip=0.0, average=1.0, ramp="epochs", batch=0)),
-        ({"updates": 7, "per_iteration": 2}, "per_iteration"),
+        ({"steps": 7, "per_iteration": 2}, "per_iteration"),
         ({"betas": (0.9, 1.0)}, "rate, betas"),
     ],
 )
@@ -154,14 +160,14 @@ def test_constant_columns_and_large_offsets_come_back() -> None:
     rng = np.random.default_rng(0)
     rows = np.column_stack([rng.normal(size=500), np.full(500, 5.1), 1e9 + rng.normal(size=500)])
     small = diffusion.ResidualMlp(width=16, blocks=1)
-    model = diffusion.fit(rows, small, updates=20, batch=32)
+    model = diffusion.fit(rows, small, steps=20, batch=32)
     drawn = model.sample(64)
     assert drawn.dtype == np.float64 and (drawn[:, 1] == 5.1).all()
     # float32 has steps of 64 there, while the rows deviate by 1
     assert np.abs(drawn[:, 2] - 1e9).max() < 20 and len(np.unique(drawn[:, 2])) == 64
-    single = diffusion.fit(rows.astype(np.float32), small, updates=2, batch=32).sample(4)
+    single = diffusion.fit(rows.astype(np.float32), small, steps=2, batch=32).sample(4)
     assert single.dtype == np.float32 and (single[:, 1] == np.float32(5.1)).all()
-    student = model.distil(rows, calls=1, updates=2, batch=16).sample(4)
+    student = model.distil(rows, calls=1, steps=2, batch=16).sample(4)
     assert (student[:, 1] == 5.1).all()
 
 
@@ -184,4 +190,4 @@ def test_units_are_of_float64_numbers() -> None:
 )
 def test_rows_that_are_none_are_refused_in_one_line(rows: object, says: str) -> None:
     with pytest.raises(DataError, match=says):
-        diffusion.fit(rows, updates=1)
+        diffusion.fit(rows, steps=1)

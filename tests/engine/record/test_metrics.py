@@ -194,8 +194,8 @@ class Closed(io.StringIO):
 
 
 def progress(stream: io.StringIO, *steps: int, **options: Any) -> str:
-    """What is shown of 100 updates."""
-    with Progress("agent", 100, unit="updates", stream=stream, **options) as bar:
+    """What is shown of 100 steps."""
+    with Progress("agent", 100, unit="steps", stream=stream, **options) as bar:
         for step in steps:
             bar.advance(step, {"loss": np.array([1.0, 2.0])})
     return stream.getvalue()
@@ -203,11 +203,11 @@ def progress(stream: io.StringIO, *steps: int, **options: Any) -> str:
 
 def test_progress_is_lines_in_a_file_and_a_bar_on_a_terminal() -> None:
     first, *_, last = progress(io.StringIO(), 30, 30, initial=40, every_seconds=0).splitlines()
-    assert first.startswith("agent:  70% 70/100 updates, ") and "left  loss=1.5" in first
-    assert last.startswith("agent: 100% 100/100 updates, ") and "took 0:00" in last
+    assert first.startswith("agent:  70% 70/100 steps, ") and "left  loss=1.5" in first
+    assert last.startswith("agent: 100% 100/100 steps, ") and "took 0:00" in last
     assert len(progress(io.StringIO(), *[1] * 100).splitlines()) == 1, "lines are rare"
     bar = progress(Terminal(), 100)
-    assert "100/100" in bar and "updates/s" in bar and "loss=1.5" in bar
+    assert "100/100" in bar and "steps/s" in bar and "loss=1.5" in bar
     assert progress(io.StringIO(), 100, enabled=False, every_seconds=0) == ""
     progress(Closed(), 100, every_seconds=0)  # a terminal that was closed stops nothing
     assert brief({"a": 1.0, "b": [1, 2], "c": 12345.678}, limit=2) == "a=1 b=1.5"

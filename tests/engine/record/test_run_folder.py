@@ -208,7 +208,7 @@ def test_a_program_that_was_changed_is_not_given_what_it_trained_before(tmp_path
     for change, name in ((Inner(rate=2e-3), "rate"), (Inner(sizes=(4,)), "sizes")):
         with pytest.raises(CheckpointError, match=f"{name}: found a training with"):
             run(tmp_path / "run", change)
-    with pytest.raises(CheckpointError, match="updates of an iteration: .* 1, expected 5"):
+    with pytest.raises(CheckpointError, match="steps of an iteration: .* 1, expected 5"):
         run(tmp_path / "run", Inner(), units=5)
     with pytest.raises(CheckpointError, match="keys of the seeds: found a training with '"):
         run(tmp_path / "run", Inner(), seed=1)

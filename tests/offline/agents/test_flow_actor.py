@@ -169,7 +169,7 @@ def two_modes(rows: int = 4096) -> Transitions:
 
 
 def cloned(config: BcConfig, iterations: int = 6) -> Any:
-    learner = make_model_free(config, S, 1, batch_size=256, updates_per_iteration=200)
+    learner = make_model_free(config, S, 1, batch_size=256, per_iteration=200)
     keys = jax.random.split(jax.random.key(0), 1)
     trained = train(
         learner.update,

@@ -133,9 +133,7 @@ def drawn(alpha: float) -> tuple[np.ndarray, np.ndarray]:
     actions = np.clip(actions, -1, 1).astype(np.float32)
     state, flags = np.zeros((256, 1), np.float32), np.ones(256, bool)
     rows = Transitions(state, actions, actions[:, 0], state, flags, ~flags)
-    learner = make_model_free(
-        replace(MODES, alpha=alpha), 1, 1, batch_size=64, updates_per_iteration=100
-    )
+    learner = make_model_free(replace(MODES, alpha=alpha), 1, 1, batch_size=64, per_iteration=100)
     keys = jax.random.split(KEY, 1)
     trained = train(learner.update, learner.init, keys, to_device(rows), iterations=15, stage="fql")
     learned = jax.tree.map(lambda x: x[0], trained.state.agent)

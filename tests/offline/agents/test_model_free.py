@@ -97,8 +97,8 @@ def test_settings_of_no_agent_are_named() -> None:
 
 
 def test_iterations_hold_whole_periods() -> None:
-    with pytest.raises(ConfigError, match="updates_per_iteration: found 5"):
-        make_model_free(BC, S, A, updates_per_iteration=5)
+    with pytest.raises(ConfigError, match="per_iteration: found 5"):
+        make_model_free(BC, S, A, per_iteration=5)
     known = {"bc", "sac", "edac", "cql", "td3_bc", "iql", "rebrac"}
     known |= {"td3_awr", "fql", "ifql", "leq", "planner"}
     assert set(AGENTS) == known

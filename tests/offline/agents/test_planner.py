@@ -98,7 +98,7 @@ def test_windows_are_what_was_seen_and_what_came() -> None:
 
 @functools.cache
 def built(config: PlannerConfig, updates: int = 20) -> Any:
-    return make_model_free(config, S, A, batch_size=64, updates_per_iteration=updates)
+    return make_model_free(config, S, A, batch_size=64, per_iteration=updates)
 
 
 def learned(config: Any, data: Transitions, iterations: int = 1) -> Any:

@@ -48,7 +48,7 @@ ALTERNATING = np.arange(ROWS) % 2
 
 @functools.cache
 def built(config: Any) -> Any:
-    return make_model_free(config, 1, 1, batch_size=32, updates_per_iteration=100)
+    return make_model_free(config, 1, 1, batch_size=32, per_iteration=100)
 
 
 def learn(

@@ -273,4 +273,4 @@ def test_an_epoch_holds_whole_periods_of_the_agent() -> None:
         agent=Td3BcConfig(hidden=(8,)), steps=9, rollouts=Rollouts(**CADENCE | {"every": 3})
     )
     made = method.prepare(task, Job(dynamics=DYNAMICS))
-    assert (made.iterations, made.learner.updates) == (4, 2)
+    assert (made.iterations, made.learner.per_iteration) == (4, 2)

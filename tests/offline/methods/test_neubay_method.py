@@ -54,8 +54,8 @@ def test_a_run_keeps_its_policy_and_its_worlds(tmp_path: Path) -> None:
 
 
 def test_an_iteration_that_no_collection_can_serve_is_refused_before_any_fit() -> None:
-    greedy = replace(SMOKE, updates_per_iteration=20_000, steps=20_000)
-    with pytest.raises(ConfigError, match="updates_per_iteration: found 20000, expected at most"):
+    greedy = replace(SMOKE, per_iteration=20_000, steps=20_000)
+    with pytest.raises(ConfigError, match="per_iteration: found 20000, expected at most"):
         train(dataset(), greedy)
 
 

@@ -144,7 +144,7 @@ def test_real_tokens_come_as_prefixes_only() -> None:
         ({"rollouts": HistoryRollouts(uncertainty_quantile=1.5)}, "quantile: found 1.5"),
         ({"penalty": -1.0}, "penalty"),
         ({"utd_ratio": 0.0}, "utd_ratio"),
-        ({"updates_per_iteration": 0}, "updates_per_iteration: found 0"),
+        ({"per_iteration": 0}, "per_iteration: found 0"),
         ({"rollouts": HistoryRollouts(early_exit=0)}, "early_exit"),
         ({"buffer_size": 100}, r"buffer_size: found 100, expected at least 192 timesteps"),
         ({"buffer_size": 300, "batch_size": 301}, "at least one tape of 301 timesteps"),

@@ -43,7 +43,7 @@ CONFIG = Neubay(
     ),
     rollouts=HistoryRollouts(3, 6, 0.9, None),
     steps=4,
-    updates_per_iteration=2,
+    per_iteration=2,
     batch_size=256,
     buffer_size=700,
 )
@@ -240,8 +240,8 @@ def test_start_states_of_another_space() -> None:
     [
         ({"rollouts": HistoryRollouts(3, 6, 0.8)}, "quantile: found 0.8, expected one of"),
         (
-            {"updates_per_iteration": 20, "steps": 20},
-            "updates_per_iteration: found 20, expected at most 1[34], the gradient steps",
+            {"per_iteration": 20, "steps": 20},
+            "per_iteration: found 20, expected at most 1[34], the gradient steps",
         ),
         ({"buffer_size": 300}, "buffer_size: found 300, expected at least 603 timesteps"),
     ],

@@ -41,7 +41,7 @@ class RewritingConfig:
     maze: MazeConfig = field(default_factory=MazeConfig)
     walks: int = positive(16)
     learning_rate: float = 3e-3
-    updates_per_iteration: int = positive(50)
+    per_iteration: int = positive(50)
 
 
 class RewritingState(NamedTuple):
@@ -128,7 +128,7 @@ def make_rewriting(config: RewritingConfig) -> Rewriting:
             change, moments = optimiser.update(gradient, moments, params)
             return (optax.apply_updates(params, change), moments), value
 
-        keys = jax.random.split(learn_key, config.updates_per_iteration)
+        keys = jax.random.split(learn_key, config.per_iteration)
         (params, moments), losses = jax.lax.scan(one, (state.params, state.moments), keys)
         return RewritingState(params, moments, key), {"loss": losses.mean()}
 

@@ -94,7 +94,7 @@ def test_the_expert_walks_every_chain_the_shortest_way() -> None:
 def trained(kind: str, corridors: int, seeds: int = 2):
     maze = MazeConfig(corridors=corridors, length=3, lengths="uniform")
     memory = MemoryConfig(kind, width=16, state=16, layers=1)  # type: ignore[arg-type]
-    config = RewritingConfig(memory, (16,), maze, learning_rate=1e-2, updates_per_iteration=60)
+    config = RewritingConfig(memory, (16,), maze, learning_rate=1e-2, per_iteration=60)
     run = make_rewriting(config)
     keys = jax.random.split(jax.random.key(0), seeds)
     return run, train(run.update, run.init, keys, iterations=5, chunk=5, stage="a")

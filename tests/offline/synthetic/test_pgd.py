@@ -66,7 +66,7 @@ SMALL = PgdConfig(
     guidance_scale=8.0,
     sampler=SamplerConfig(16),
     windows=64,
-    updates=4,
+    steps=4,
     lifetime=2,
 )
 AGENT = Td3BcConfig(hidden=(8,), alpha=0.0, normalise=False)
@@ -111,7 +111,7 @@ def test_guided_windows_act_as_the_policy_does(rule: Any, strength: float) -> No
         guidance_scale=strength,
         sampler=SamplerConfig(16, churn=0.0),
         windows=256,
-        updates=2,
+        steps=2,
     )
     pgd, shared = make_pgd(config, AGENT, denoiser, layout), PgdData(to_device(data), ())
     state, imagine = pgd.init(KEY, shared), jax.jit(pgd.imagine)
@@ -183,7 +183,7 @@ def test_pgd_settings_are_checked() -> None:
         ({"real_ratio": 2.0}, "real_ratio"),
         ({"guidance_scale": -1.0}, "guidance_scale"),
         ({"lifetime": 0}, "lifetime"),
-        ({"updates": 3}, "updates"),
+        ({"steps": 3}, "steps"),
     ):
         with pytest.raises(ConfigError) as caught:
             make_pgd(PgdConfig(**change), AGENT, denoiser, layout)

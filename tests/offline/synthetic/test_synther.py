@@ -116,7 +116,7 @@ def test_the_trained_parts_fit_together() -> None:
     data = rows(0, 64)
     config = SyntherConfig(
         network=ResidualMlpConfig(width=16, blocks=1, embedding=8),
-        training=DenoiserTrainingConfig(updates=4, batch=8, per_iteration=4),
+        training=DenoiserTrainingConfig(steps=4, batch=8, per_iteration=4),
     )
     layout = fit_layout(data)
     synther = make_synther(config, layout.features)
@@ -144,7 +144,7 @@ def test_an_agent_learns_from_mixed_data_with_the_real_statistics() -> None:
     synthetic = synthetic._replace(observations=synthetic.observations + 100.0)
     data = MixedData(to_device(real), to_device(synthetic))
     agent = make_model_free(
-        Td3BcConfig(hidden=(8,)), S, A, batch_size=8, updates_per_iteration=2, draw=mixing(0.5)
+        Td3BcConfig(hidden=(8,)), S, A, batch_size=8, per_iteration=2, draw=mixing(0.5)
     )
     state = agent.init(KEY, data)
     np.testing.assert_allclose(state.agent.actor.scaler.mean, real.observations.mean(0), rtol=1e-4)
@@ -162,7 +162,7 @@ def test_samples_come_from_the_seeds_own_rows() -> None:
     """Two seeds whose rewards lie far apart: so do those of their samples."""
     config = SyntherConfig(
         ResidualMlpConfig(width=16, blocks=2, embedding=8),
-        DenoiserTrainingConfig(updates=20, batch=16, per_iteration=10),
+        DenoiserTrainingConfig(steps=20, batch=16, per_iteration=10),
         SamplerConfig(4),
     )
     apart = [rows(i, ending=0.0) for i in range(2)]

@@ -15,7 +15,7 @@ from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
 from jaxrl_rollouts.offline.worlds.endings import TerminationConfig, ended, fit_endings, log_odds
 from jaxrl_rollouts.offline.worlds.fit import fit_worlds
 
-CONFIG = TerminationConfig(hidden=(32, 32), updates=3000, updates_per_iteration=1000)
+CONFIG = TerminationConfig(hidden=(32, 32), steps=3000, per_iteration=1000)
 
 
 def falling(rows: int, limit: float, seed: int = 0) -> Transitions:
@@ -54,7 +54,7 @@ def test_odds_are_those_of_the_data_where_most_rows_end() -> None:
     state = kind[:, None].astype(np.float32)
     nothing = np.zeros((8000, 1), np.float32)
     rows = Transitions(state, nothing, nothing[:, 0], state, ends, np.zeros(8000, bool))
-    config = TerminationConfig(hidden=(8,), lr=3e-3, updates=2000)
+    config = TerminationConfig(hidden=(8,), lr=3e-3, steps=2000)
     fitted, _ = fit_endings(config, rows, jax.random.key(0))
     ending = jax.tree.map(lambda x: x[0], fitted)
     one = np.concatenate([state, nothing, state], 1)[[kind.argmin(), kind.argmax()]]
@@ -95,7 +95,7 @@ def test_dynamics_end_where_the_classifier_says(endings: tuple) -> None:
     np.testing.assert_array_equal(out.terminated, ended(CONFIG, one, start, action, following))
 
 
-@pytest.mark.parametrize("name", ["batch_size", "updates", "updates_per_iteration"])
+@pytest.mark.parametrize("name", ["batch_size", "steps", "per_iteration"])
 def test_bad_settings_are_named(name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name}: found 0"):
         check(TerminationConfig(**{name: 0}))
