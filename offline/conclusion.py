@@ -64,9 +64,9 @@ def world_is_worse(world: Quality) -> list[int]:
 
 def _verdict(found: Measured) -> str:
     returns = found.returns
-    lost = int((~np.isfinite(returns)).sum())
-    if lost:
-        return f"Do not use it: training diverged in {lost} of {len(returns)} seeds."
+    failed = int((~np.isfinite(returns)).sum())
+    if failed:
+        return f"Do not use it: training diverged in {failed} of {len(returns)} seeds."
     earned = f"{_range(returns)} in {_seeds(len(returns))}, the data {_number(found.behaviour)}"
     if found.unlike:
         return f"Undecided: the policy earns {earned}, but {found.unlike}."
@@ -86,8 +86,8 @@ def _estimates(found: Measured) -> list[str]:
         if values is None:
             continue
         if not np.isfinite(values).all():
-            lost = int((~np.isfinite(values)).sum())
-            reasons.append(f"the {name}' value is not finite in {lost} of {len(values)} seeds")
+            failed = int((~np.isfinite(values)).sum())
+            reasons.append(f"the {name}' value is not finite in {failed} of {len(values)} seeds")
         elif (values - found.true_value > OVERESTIMATED * np.abs(found.true_value)).all():
             pair = f"{_range(values)} where {_range(found.true_value)} is true"
             reasons.append(f"the {name} overestimate the value ({pair})")

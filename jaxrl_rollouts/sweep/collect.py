@@ -77,6 +77,9 @@ def arm_row(
     reports = [found[task.name] for task in tasks]
     names = dict.fromkeys(name for report in reports if report for name in report.numbers)
     row: dict[str, Any] = _arm(tasks[0])
+    data = {r.tables["result"][0].get("return") for r in reports if r and r.tables.get("result")}
+    if len(data) == 1 and isinstance(earned := data.pop(), float):
+        row["return of the data"] = earned
     row["finished"] = f"{sum(report is not None for report in reports)} of {len(tasks)}"
     for name in names:
         units = {r.numbers[name].unit for r in reports if r is not None and name in r.numbers}
@@ -121,7 +124,10 @@ def _draw(merged: Report, arms: Sequence[Sequence[Task]], rows: Sequence[Mapping
     for tasks, row in zip(arms, rows, strict=True):
         if name in row:
             point = _arm(tasks[0])
-            label = str(point.get("method", merged.experiment))
+            parts = [str(point.get("method", ""))]
+            own = {k: v for k, v in point.items() if k not in ("dataset", "method")}
+            parts += [f"{name.rpartition('.')[2]} {value}" for name, value in own.items()]
+            label = " ".join(filter(None, parts)) or merged.experiment
             panels.setdefault(str(point.get("dataset", "")), {})[label] = row[name]
     titles = list(panels)[:PANELS]
     caption = f"Bars: {spread_name(merged.seeds)} of the interquartile mean; dots: seeds."

@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import tyro
@@ -22,8 +23,9 @@ from ..record.lock import FolderLock
 from ..reports.report import Report, publish
 from ..reports.text import print_report
 from .collect import collect as collected
+from .here import run_here
 from .on_ray import Resources, run_on_ray
-from .plan import Plan, joined, make_plan, read_plan, write_plan
+from .plan import Plan, joined, make_plan, read_plan, varied, write_plan
 from .slurm import write_slurm
 from .tasks import (
     DIVERGED,
@@ -38,11 +40,11 @@ from .tasks import (
 from .watch import Watch
 
 DESCRIPTION = (
-    "Run every dataset with every method and seed, as tasks on Ray or as a SLURM job array, and "
-    "collect one report. Each task is an ordinary run in a folder of its own; the same command "
-    f"again goes on with what is missing. Other options are those of `{PROG} run EXPERIMENT`, "
-    f"for every task. `{PROG} sweep collect FOLDER` makes the report anew, "
-    f"`{PROG} sweep task FOLDER NUMBER` runs one task here."
+    "Run every dataset with every method, setting and seed, as tasks on this machine, on Ray or as "
+    "a SLURM job array, and collect one report. Each task is an ordinary run in a folder of its "
+    "own; the same command again goes on with what is missing. Other options are those of "
+    f"`{PROG} run EXPERIMENT`, for every task. `{PROG} sweep collect FOLDER` makes the report "
+    f"anew, `{PROG} sweep task FOLDER NUMBER` runs one task here."
 )
 
 
@@ -56,12 +58,17 @@ class SweepOptions:
     """Values of the setting `method` (of `pde_train`: `objective`)."""
     seeds: tuple[int, ...] = ()
     """Values of the setting `seed`. Each task trains one seed, or as many as are asked for."""
+    vary: tuple[str, ...] = ()
+    """Other settings and their values, `expectile=0.7,0.9 agent.tau=0.005,0.01`; a method without
+    such a setting is run once."""
     out: Path | None = None
     """Folder of the sweep, by default runs/EXPERIMENT-sweep; one that is there goes on or grows."""
     publish: Path | None = None
     """Also copy report and pictures to this folder, under the name EXPERIMENT-sweep."""
     address: str = ""
     """A Ray cluster that runs: auto, or HOST:PORT. Left empty: Ray on this machine."""
+    here: bool = False
+    """Run on this machine without Ray, which is also what happens where Ray is not installed."""
     cpus: float = number(1.0, above=0)
     """Cores per task."""
     gpus: float = number(0.0, least=0)
@@ -126,7 +133,8 @@ def start(name: str, asked: SweepOptions, given: Sequence[str], command: str) ->
     experiment = plugins.load_experiment(name)
     swept = {"dataset": asked.datasets, "method": asked.methods, "seed": asked.seeds}
     try:
-        plan, code = make_plan(experiment, swept, given, command, Path.cwd())
+        vary = varied(asked.vary)
+        plan, code = make_plan(experiment, swept, given, command, Path.cwd(), vary)
     except ConfigError as error:  # an unknown option may have been meant for the sweep
         hint = did_you_mean(str(error.found), own_options()) if error.setting == "option" else ""
         raise ConfigError(error.setting, error.found, error.expected, hint or error.hint) from None
@@ -156,7 +164,7 @@ def start(name: str, asked: SweepOptions, given: Sequence[str], command: str) ->
 
 
 def _run(folder: Path, plan: Plan, whole: Plan, code: Sequence[str], asked: SweepOptions) -> bool:
-    """Run on Ray what is missing of `plan`; whether somebody stopped it."""
+    """Run what is missing of `plan`; whether it was stopped on request."""
     there = {task.name: task for task in whole.tasks}
     missing = [
         there[task.name] for task in plan.tasks if finished_report(folder / task.name) is None
@@ -166,8 +174,11 @@ def _run(folder: Path, plan: Plan, whole: Plan, code: Sequence[str], asked: Swee
     if not missing:
         return False
     resources = Resources(asked.address, asked.cpus, asked.gpus, asked.retries)
+    here = asked.here or not (asked.address or find_spec("ray"))
+    if here and not asked.here:
+        print("Ray is not installed: the tasks run on this machine", file=sys.stderr, flush=True)
     with Watch(folder, plan.tasks, enabled=asked.progress) as watch:
-        return run_on_ray(folder, missing, code, resources, watch)
+        return (run_here if here else run_on_ray)(folder, missing, code, resources, watch)
 
 
 def _hand_over(

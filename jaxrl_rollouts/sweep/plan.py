@@ -78,30 +78,91 @@ def make_plan(
     given: Sequence[str],
     command: str,
     directory: Path,
+    vary: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[Plan, list[str]]:
-    """The product of what is swept, and the code that its settings name."""
+    """The product of what is swept and varied, and the code that its settings name.
+
+    Args:
+        experiment: what is run.
+        swept: values of `dataset`, `method` and `seed`.
+        given: options of every run.
+        command: the command line that plans.
+        directory: where tasks start.
+        vary: values of other options by name; a method without one of them is run once.
+
+    Raises:
+        ConfigError: a setting is wrong, or no method has one that is varied.
+    """
     swept = {axis: list(dict.fromkeys(swept[axis])) for axis in SETTINGS if swept.get(axis)}
     names = {axis: _setting(experiment, axis, values, given) for axis, values in swept.items()}
+    vary = dict(vary or {})
     SEED.check("--seeds", tuple(swept.get("seed", ())))
     one = [] if "seed" not in names else _one_seed(experiment, names["seed"], given)
-    tasks: list[Task] = []
+    tasks: dict[tuple, Task] = {}
     code: set[str] = set()
     arguments: dict[Any, list[str]] = {}
+    owned: dict[Any, tuple[str, ...]] = {}
     for values in itertools.product(*swept.values()):
         point = dict(zip(swept, values, strict=True))
         method = point.get("method")
         words_of = {axis: [option(names[axis]), str(value)] for axis, value in point.items()}
         rest = [*words_of.get("dataset", []), *words_of.get("seed", [])]
-        if method not in arguments:  # what can be wrong with the settings depends on it alone
-            words = [*given, *one, *words_of.get("method", [])]
-            found = _parsed(experiment, [*words, *rest])
-            arguments[method] = _kept(experiment, words)
-            code |= set(code_in(to_json(found)))
+        words = [*given, *one, *words_of.get("method", [])]
+        if method not in owned:
+            owned[method] = _owned(experiment, [*words, *rest], vary)
         code |= set(code_in(list(point.values())))
-        words = (experiment.name, *arguments[method], *rest)
-        tasks.append(Task(folder_name(values), point, words, str(directory)))
-    _check_names(tasks)
-    return Plan(experiment.name, (command,), tuple(tasks)), sorted(code)
+        for chosen in itertools.product(*(vary[name] for name in owned[method])):
+            more = dict(zip(owned[method], chosen, strict=True))
+            settled = (method, chosen)
+            if settled not in arguments:  # what can be wrong with the settings depends on these
+                own = [*words, *(w for name, value in more.items() for w in (option(name), value))]
+                arguments[settled] = _kept(experiment, own)
+                code |= set(code_in(to_json(_parsed(experiment, [*own, *rest]))))
+            begun = (experiment.name, *arguments[settled], *rest)
+            named = [v for axis, v in point.items() if axis != "seed"]
+            named += [f"{name.rpartition('.')[2]}={value}" for name, value in more.items()]
+            named += [point["seed"]] if "seed" in point else []
+            task = Task(folder_name(named), {**point, **more}, begun, str(directory))
+            tasks[values, chosen] = task
+    if unused := set(vary) - {name for found in owned.values() for name in found}:
+        raise ConfigError("--vary", min(unused), "a setting of one of the methods")
+    _check_names(tasks.values())
+    return Plan(experiment.name, (command,), tuple(tasks.values())), sorted(code)
+
+
+def varied(texts: Iterable[str]) -> dict[str, list[str]]:
+    """Values of options, of `expectile=0.7,0.9`.
+
+    Raises:
+        ConfigError: a text of another form, or an option twice.
+    """
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        name, equals, values = text.lstrip("-").replace("_", "-").partition("=")
+        listed = [value for value in values.split(",") if value]
+        if not (name and equals and listed):
+            raise ConfigError("--vary", text, "a setting and its values, expectile=0.7,0.9")
+        if name in found:
+            raise ConfigError("--vary", f"{name} twice", "each setting once")
+        found[name] = list(dict.fromkeys(listed))
+    return found
+
+
+def _owned(
+    experiment: Experiment, words: Sequence[str], vary: Mapping[str, Sequence[str]]
+) -> tuple[str, ...]:
+    """Which of the options that are varied this method has; its other options are checked."""
+    _parsed(experiment, words)
+    owned = []
+    for name, values in vary.items():
+        try:
+            parse_run(experiment, [*words, option(name), values[0]])
+        except ConfigError as error:
+            if error.setting == "option":  # there is none of this name
+                continue
+            raise
+        owned.append(name)
+    return tuple(owned)
 
 
 def _setting(experiment: Experiment, axis: str, values: Any, given: Sequence[str]) -> str:

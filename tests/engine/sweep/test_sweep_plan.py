@@ -11,9 +11,17 @@ from typing import Any
 import pytest
 
 from jaxrl_rollouts.errors import CheckpointError, ConfigError
-from jaxrl_rollouts.plugins import Experiment
+from jaxrl_rollouts.plugins import Experiment, load_experiment
 from jaxrl_rollouts.sweep.command import SweepOptions, split
-from jaxrl_rollouts.sweep.plan import Plan, folder_name, joined, make_plan, read_plan, write_plan
+from jaxrl_rollouts.sweep.plan import (
+    Plan,
+    folder_name,
+    joined,
+    make_plan,
+    read_plan,
+    varied,
+    write_plan,
+)
 
 
 @dataclass(frozen=True)
@@ -171,3 +179,39 @@ def test_options_of_the_sweep_are_told_from_those_of_its_runs() -> None:
     assert ours == ["--seeds", "0", "1", "--no_progress", "--out=here", "-h"]
     assert theirs == ["--study.rate", "0.1"]
     assert SweepOptions().retries == 3
+
+
+def test_settings_are_varied_beside_what_is_swept() -> None:
+    swept = {"method": ["plain", "bold"], "seed": [0, 1]}
+    vary = varied(["study.rate=0.1,0.5", "strength=2"])
+    plan, _ = make_plan(EXPERIMENT, swept, (), "sweep", Path("/data"), vary)
+    assert len(plan.tasks) == 8 and len({task.name for task in plan.tasks}) == 8
+    task = plan.tasks[1]
+    assert task.point == {"method": "plain", "seed": 0, "study.rate": "0.5", "strength": "2"}
+    assert task.name == "plain-rate-0.5-strength-2-0"
+    words = task.arguments[1:]
+    assert dict(zip(words[::2], words[1::2], strict=True)) == {
+        **{"--study.rate": "0.5", "--strength": "2", "--method": "plain"},
+        **{"--study.seeds": "1", "--study.seed": "0"},
+    }
+
+
+def test_a_method_without_the_setting_that_is_varied_runs_once() -> None:
+    swept = {"method": ["iql", "td3_bc"]}
+    vary = varied(["expectile=0.7,0.9"])
+    plan, _ = make_plan(load_experiment("offline"), swept, (), "sweep", Path("/data"), vary)
+    assert [dict(task.point) for task in plan.tasks] == [
+        {"method": "iql", "expectile": "0.7"},
+        {"method": "iql", "expectile": "0.9"},
+        {"method": "td3_bc"},
+    ]
+    with pytest.raises(ConfigError, match="expectil'.*a setting of one of the methods"):
+        make_plan(load_experiment("offline"), swept, (), "", Path("/data"), {"expectil": ["1"]})
+    with pytest.raises(ConfigError, match="expectile"):
+        make_plan(load_experiment("offline"), swept, (), "", Path("/data"), {"expectile": ["2"]})
+
+
+@pytest.mark.parametrize("text", ["expectile", "expectile=", "=1", "expectile=,"])
+def test_what_is_varied_has_a_name_and_values(text: str) -> None:
+    with pytest.raises(ConfigError, match="expectile=0.7,0.9"):
+        varied([text])

@@ -20,7 +20,9 @@ from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.record.interrupts import StopFlag
 from jaxrl_rollouts.record.lock import FolderLock
 from jaxrl_rollouts.reports.report import Report
-from jaxrl_rollouts.sweep import attempt, tasks
+from jaxrl_rollouts.sweep import attempt, here, tasks
+from jaxrl_rollouts.sweep.here import run_here
+from jaxrl_rollouts.sweep.on_ray import Resources
 from jaxrl_rollouts.sweep.plan import Plan, Task
 from jaxrl_rollouts.sweep.slurm import ranges, write_slurm
 from jaxrl_rollouts.sweep.tasks import KilledError, Status, last_line, read_status, run_task
@@ -219,3 +221,19 @@ def test_without_gpus_none_are_asked_for_and_shares_are_refused(tmp_path: Path) 
 
 def test_ranges() -> None:
     assert ranges([1, 2, 3, 5, 7, 8]) == "1-3,5,7-8" and ranges([4]) == "4"
+
+
+@pytest.mark.parametrize(("retries", "attempts"), [(0, 1), (2, 3)])
+def test_tasks_run_here_and_start_again_when_killed(
+    tmp_path: Path, stand_in: Any, monkeypatch: Any, retries: int, attempts: int
+) -> None:
+    monkeypatch.setattr(here, "POLL", 0.05)
+    names = ("swing-0", "swing-1", "killed-0")
+    several = [Task(n, {}, ("swept", "--name", n), str(tmp_path)) for n in names]
+    stand_in('case "$*" in *killed*) kill -9 $$;; esac; echo error: none; exit 2')
+    seen: list[int] = []
+    stopped = run_here(tmp_path, several, (), Resources(retries=retries), lambda: seen.append(1))
+    assert not stopped and seen
+    states = [read_status(tmp_path / task.name) for task in several]
+    assert [status.state for status in states] == ["failed", "failed", "killed"]
+    assert [status.attempts for status in states] == [1, 1, attempts]
