@@ -232,7 +232,7 @@ def make_evaluator(
 
     def seen(iteration: int, metrics: Mapping[str, np.ndarray]) -> None:
         if on_evaluation is not None:
-            on_evaluation(iteration * learner.steps, metrics)
+            on_evaluation(iteration * learner.per_iteration, metrics)
 
     if is_simulator(env):
         play = evaluator(learner, env, key, episodes, discount=discount, reward=made.reward)
