@@ -9,8 +9,10 @@ result.save("somewhere")                                       # and load_policy
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from numpy.typing import ArrayLike
 
@@ -18,6 +20,8 @@ from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import evenly
 from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.record.folder import RunFolder
+from jaxrl_rollouts.record.progress import interactive
 from jaxrl_rollouts.trees import PyTree
 
 from .behaviours.made import HasEpisodes, load_dataset, undeclared
@@ -50,6 +54,7 @@ def train(
     world_models: PyTree = (),
     sweep: Mapping[str, Sequence[float]] | None = None,
     context: RunContext | None = None,
+    progress: bool | None = None,
     on_evaluation: OnEvaluation | None = None,
 ) -> TrainResult:
     """Fit world models where the method has some, train, evaluate in the environment, save.
@@ -71,7 +76,9 @@ def train(
         sweep: values of a method's coefficient, `{"penalty": (1, 2, 5)}`, trained side by side in
             one program; the result has as many times `seeds`, of which seeds vary fastest.
         context: a run whose folder keeps checkpoints and policies; a run that was cut goes on from
-            there. None trains in memory and in silence.
+            there. None leaves nothing behind.
+        progress: show it, without a `context`, which has its own setting; None shows it on a
+            terminal and in a notebook.
         on_evaluation: called after every evaluation with the gradient steps so far and the metrics,
             `[seeds]` each: `on_evaluation=lambda step, found: print(step, found["return"])`. An
             exception in it ends the training.
@@ -97,9 +104,15 @@ def train(
         world_models,
         {key: tuple(values) for key, values in (sweep or {}).items()},
     )
-    return train_method(
-        dataset, settings, job, environment, preset=name, on_evaluation=on_evaluation
-    )
+    with ExitStack() as closing:
+        if context is None and (interactive() if progress is None else progress):
+            # Progress belongs to a run; this one is of a folder that goes with it.
+            folder = closing.enter_context(TemporaryDirectory(prefix="jaxrl-rollouts-"))
+            job = replace(job, context=RunContext(RunFolder.at(folder, "train")))
+        result = train_method(
+            dataset, settings, job, environment, preset=name, on_evaluation=on_evaluation
+        )
+    return result
 
 
 def train_method(

@@ -101,6 +101,11 @@ class Progress:
         self.close()
 
 
+def interactive() -> bool:
+    """Whether somebody looks on: a terminal or a notebook."""
+    return sys.stderr.isatty() or "ipykernel" in sys.modules
+
+
 def brief(metrics: Mapping[str, Any], limit: int = 4) -> str:
     """The first few metrics in a few characters: `loss=0.123 q=45.1`."""
     items = list(metrics.items())[:limit]

@@ -18,7 +18,6 @@ from jaxrl_rollouts.offline.agents.td3_bc import Td3Bc
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments import make
-from jaxrl_rollouts.offline.job import train as offline_train
 from jaxrl_rollouts.offline.method import Job, Method, swept
 from jaxrl_rollouts.offline.methods import METHODS
 from jaxrl_rollouts.offline.methods.mopo import Mopo
@@ -171,25 +170,6 @@ def test_a_result_says_what_it_is(tmp_path: Path) -> None:
     assert named.score is None, "played in a pendulum, whatever the data are called"
     played = named._replace(env=result.env._replace(name="mujoco/Hopper-v4"))
     np.testing.assert_allclose(played.score, [0.0, 100.0], atol=1e-4)
-
-
-def test_evaluations_are_seen_as_they_come() -> None:
-    seen: list[tuple[int, np.ndarray]] = []
-    rows = dataset()
-    options = LOOKS | {"evaluations": 2}
-    result = offline_train(
-        rows,
-        SMALL,
-        **options,
-        on_evaluation=lambda step, found: seen.append((step, found["return"])),
-    )
-    assert [step for step, _ in seen] == [4, 8]
-    assert (seen[-1][1] == result.returns).all()
-    policy = "Policy(td3_bc trained on pendulum-mixed, seed 1 of 2: 3 observation entries, 1 action"
-    assert repr(result.policy(1)).startswith(policy)
-    earned = rows.transitions.rewards.astype(float).reshape(3, 200).sum(1)
-    shown = f"return {earned.mean():,.4g} ({earned.min():,.4g} to {earned.max():,.4g})"
-    assert f"600 rows, 3 episodes, {shown}" in repr(rows)
 
 
 def test_world_models_are_saved_with_the_result(tmp_path: Path) -> None:

@@ -1,0 +1,55 @@
+"""A training that is watched: progress, evaluations as they come, and what results print as."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.offline.agents.td3_bc import Td3Bc
+from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
+from jaxrl_rollouts.offline.data import Dataset
+from jaxrl_rollouts.offline.job import train
+
+LOOKS: dict[str, Any] = {"seeds": 2, "evaluations": 1, "episodes": 2}
+SMALL = Td3Bc(hidden=(8,), batch_size=16, steps=8, per_iteration=2)
+
+
+def dataset() -> Dataset:
+    made = pendulum_mixed(jax.random.key(0), 600)
+    return Dataset("pendulum-mixed", made, "pendulum", Path("(made)"), "")
+
+
+def test_evaluations_are_seen_as_they_come() -> None:
+    seen: list[tuple[int, np.ndarray]] = []
+    rows = dataset()
+    options = LOOKS | {"evaluations": 2}
+    result = train(
+        rows,
+        SMALL,
+        **options,
+        on_evaluation=lambda step, found: seen.append((step, found["return"])),
+    )
+    assert [step for step, _ in seen] == [4, 8]
+    assert (seen[-1][1] == result.returns).all()
+    policy = "Policy(td3_bc trained on pendulum-mixed, seed 1 of 2: 3 observation entries, 1 action"
+    assert repr(result.policy(1)).startswith(policy)
+    earned = rows.transitions.rewards.astype(float).reshape(3, 200).sum(1)
+    shown = f"return {earned.mean():,.4g} ({earned.min():,.4g} to {earned.max():,.4g})"
+    assert f"600 rows, 3 episodes, {shown}" in repr(rows)
+
+
+def test_progress_leaves_nothing_behind_and_changes_no_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    silent = train(dataset(), SMALL, **LOOKS)
+    assert not capsys.readouterr().err
+    shown = train(dataset(), SMALL, **LOOKS, progress=True)
+    assert "pendulum-mixed-td3-bc: 100% 8/8" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    assert (shown.returns == silent.returns).all()
