@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from helpers_fitting import DATA, SMALL
+from helpers_fitting import SMALL
 
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.fitting import _optimiser, annealed, gaussian_network, make_fitter, next_rate
+from jaxrl_rollouts.fitting import _optimiser, annealed, gaussian_network, next_rate
 
 
 @pytest.mark.parametrize("decay", [(0.1, 0.2, 0.4), (0.3,)])
@@ -57,18 +57,6 @@ def test_coupled_decay_is_part_of_the_gradient_that_adam_scales() -> None:
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), step, want)
 
 
-@pytest.mark.slow
-def test_the_rate_falls_along_a_cosine_over_the_epochs() -> None:
-    config = replace(SMALL, cosine=True, max_epochs=4, patience=9)
-    f = make_fitter(config, 2, 2)
-    update, state, rates = jax.jit(f.update), f.init(jax.random.key(5)), []
-    for _ in range(5):
-        state, _ = update(state, DATA)
-        rates.append(float(state.opt_state[-1]))
-    want = 0.5 * SMALL.lr * (1 + np.cos(np.pi * np.array([0, 0.25, 0.5, 0.75, 1])))
-    np.testing.assert_allclose(rates, want, rtol=1e-5, atol=1e-9)
-
-
 def test_rates_as_functions_of_the_epoch() -> None:
     """What the two slow tests see in a fit, here by itself."""
     parts: Any = SimpleNamespace(config=replace(SMALL, cosine=True, max_epochs=8))
@@ -85,24 +73,6 @@ def test_rates_as_functions_of_the_epoch() -> None:
         (_, found), lowered = next_rate(parts, ("moments", rate), jnp.bool_(early))
         np.testing.assert_allclose(found, want, rtol=1e-6)
         assert bool(lowered) == said
-
-
-@pytest.mark.slow
-def test_patience_before_the_least_epochs_lowers_the_rate_once() -> None:
-    config = replace(SMALL, patience=2, improvement=0.9, min_epochs=9, lr_drop=0.3, max_epochs=30)
-    f = make_fitter(config, 2, 2)
-    update, state = jax.jit(f.update), f.init(jax.random.key(5))
-    rates, stale, done = [], [], []
-    for _ in range(12):
-        state, metrics = update(state, DATA)
-        rates.append(float(state.opt_state[-1]) / config.lr)
-        stale.append(int(state.stale))
-        done.append(f.finished(jax.tree.map(np.asarray, metrics)))
-    dropped = next(i for i, rate in enumerate(rates) if rate < 0.9)
-    np.testing.assert_allclose(rates[dropped:], 0.3, rtol=1e-6)
-    assert stale[dropped] == 0 and dropped < 8
-    assert stale[dropped + 1 : dropped + 3] == [1, 2]  # patience begins anew, and runs out again
-    assert done.index(True) == 8 and int(state.epoch) == 9  # and then all stand still
 
 
 def test_the_default_decay_fits_any_depth() -> None:

@@ -27,6 +27,10 @@ BAD: dict[str, tuple[Any, str]] = {
 DOORS: dict[str, Callable[[Any], Any]] = {
     "observations": lambda x: rows_from_arrays(**ROWS | {"observations": x}, **ENDS),
     "actions": lambda x: rows_from_arrays(**ROWS | {"actions": x}, **ENDS),
+    "rewards": lambda x: rows_from_arrays(**ROWS | {"rewards": x}, **ENDS),
+    "next_observations": lambda x: rows_from_arrays(**ROWS, **ENDS, next_observations=x),
+    "terminals": lambda x: rows_from_arrays(**ROWS, **ENDS | {"terminals": x}),
+    "timeouts": lambda x: rows_from_arrays(**ROWS, **ENDS | {"timeouts": x}),
     "fields": fields_from_arrays,
     "conditions": lambda x: fields_from_arrays(np.ones((6, 3, 8)), conditions={"nu": x}),
     "spacings": lambda x: fields_from_arrays(np.ones((6, 3, 8)), dx=x),

@@ -160,14 +160,6 @@ def test_early_exit_changes_no_bit(seed: int, fall: float, threshold: float, chu
     assert_equal(roll(*args, early_exit=chunk), roll(*args))
 
 
-def test_the_first_steps_do_not_depend_on_the_horizon() -> None:
-    args = (NO_LIMITS, start_of(0), jax.random.key(0), np.inf)
-    short, long = roll(*args, horizon=4), roll(*args)
-    head = jax.tree.map(lambda x: x[:4], long.steps)
-    assert_equal(short.steps._replace(truncations=0), head._replace(truncations=0))
-    assert short.steps.truncations[-1].all() and not head.truncations.any()
-
-
 @given(
     batch=st.sampled_from([1, 5, 12, 40]),
     count=st.sampled_from([1, 3, 7]),

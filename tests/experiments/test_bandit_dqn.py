@@ -21,7 +21,7 @@ from jaxrl_rollouts.experiments.studies.bandit_dqn import (
     make_recurrent_dqn,
     make_recurrent_q,
 )
-from jaxrl_rollouts.experiments.studies.bandit_task import SMALL_AGENT, Arms, bandit_task, play
+from jaxrl_rollouts.experiments.studies.bandit_task import Arms, bandit_task
 from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.tapes import Tape
@@ -179,62 +179,8 @@ def test_an_iteration_rolls_stores_and_learns() -> None:
     assert not rows.real.any()
 
 
-@pytest.mark.slow  # `neubay_bandit`'s report shows the same of the whole experiment
-def test_it_finds_out_what_the_unknown_arm_pays() -> None:
-    """Bayes-optimal: one try, then 0.5 or 1.0 for ever. A penalty keeps it from trying."""
-    config = replace(
-        SMALL_AGENT,
-        memory=MemoryConfig("lru", width=16, state=16, layers=1),
-        head_dims=(16,),
-        steps=600,
-        episodes=20,
-        capacity=40_000,
-        memory_lr=3e-3,
-        head_lr=3e-3,
-        tape_length=606,
-    )
-    learner = make_recurrent_dqn(config, TASK)
-    worlds = WORLD._replace(penalty=jnp.array([0.0, 2.5]))
-    trained = train(
-        learner.update,
-        learner.init,
-        jax.random.split(jax.random.key(0), 2),
-        worlds,
-        per_seed=Arms(False, False, False, True),
-        iterations=15,
-        chunk=15,
-        stage="a",
-    )
-    keys = jax.random.split(jax.random.key(5), 2)
-    found = play(learner.agent, trained.state.agent.params, keys, 20, arms=(0.0, 1.0))
-    assert found.returns[0, 1] > 0.9 and found.better[0, 1] > 0.9
-    assert found.returns[0, 0] > 0.35
-    np.testing.assert_allclose(found.returns[1], 0.5, atol=0.05)
-    assert (found.unknown[1] < 0.02).all()
-    np.testing.assert_allclose(found.better[:, 0], 1 - found.unknown[:, 0], rtol=1e-6)
-
-
 def test_sizes_of_the_ring() -> None:
     assert buffer_size(CONFIG, 100) == (900, 35)
     assert buffer_bytes(CONFIG, TASK) == 900 * 27 + (2 * 35 + 4) * 4
     with pytest.raises(ConfigError, match="capacity: found 200"):
         make_recurrent_dqn(replace(CONFIG, capacity=200), TASK).init(jax.random.key(0), WORLD)
-
-
-@pytest.mark.parametrize(
-    ("change", "setting"),
-    [
-        ({"head_dims": ()}, "head_dims"),
-        ({"discount": 1.0}, "discount"),
-        ({"tau": 0.0}, "tau"),
-        ({"epsilon": 2.0}, "epsilon"),
-        ({"max_grad_norm": 0.0}, "max_grad_norm"),
-        ({"huber": 0.0}, "huber"),
-        ({"steps": 0}, "steps"),
-        ({"utd_ratio": 0.0}, "utd_ratio"),
-    ],
-)
-def test_settings_of_the_agent_are_checked(change: dict, setting: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        make_recurrent_dqn(replace(CONFIG, **change), TASK)
-    assert caught.value.setting == setting

@@ -103,24 +103,6 @@ def fitted() -> FittedRewards:
     return fit_rewards(SMALL, logged_pulls(), jax.random.key(1), seeds=2)
 
 
-@pytest.mark.slow  # the whole ensemble of a hundred; `neubay_bandit`'s report has these numbers
-def test_facts_of_the_paper_s_ensemble() -> None:
-    """Bounds of four independent fits by another program."""
-    found = fit_rewards(REWARD_ENSEMBLE, logged_pulls(), jax.random.key(0), seeds=1)
-    mean, std = np.asarray(found.arms.mean[0]), np.asarray(found.arms.std[0])
-    assert mean.shape == std.shape == (100, 2)
-    history = found.trained.history
-    first = history.curve("holdout_nll")[1][0, 0]
-    assert 0.715 < found.nll.mean() < 0.735 < first < 1.7
-    assert (np.diff(found.nll[0]) >= 0).all()  # best first
-    assert abs(mean[:, 0].mean() - 0.494) < 0.03 and mean[:, 0].std() < 0.03
-    np.testing.assert_allclose(std[:, 0], 0.5, atol=0.03)
-    assert 0.25 <= mean[:, 1].std() <= 0.40 and 0.15 <= (mean[:, 1] > mean[:, 0]).mean() <= 0.40
-    assert 0.15 < mean[:, 1].mean() < 0.42 and 0.45 < std[:, 1].mean() < 0.65
-    np.testing.assert_allclose(found.arms.spread[0], mean.std(0), rtol=1e-4)
-    assert 20 <= len(history.records) <= 200  # it stops by itself
-
-
 def test_a_penalty_is_all_that_conservatism_changes() -> None:
     arms = fitted().arms
     harsher = penalised(arms, 2.5)

@@ -8,7 +8,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from jaxrl_rollouts.offline.data import Transitions
+from jaxrl_rollouts.offline.data import Inspection, Transitions
 
 TERMINATED, TRUNCATED, UNFINISHED = "terminated", "truncated", "unfinished"
 
@@ -81,3 +81,31 @@ def logged(*lengths: int, ended: tuple[int, ...] = ()) -> Transitions:
         fell = last & (episode in ended)
         parts.append((states[:-1], actions, time[:-1], states[1:], fell, last & ~fell))
     return Transitions(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def kinds(found: Inspection) -> dict:
+    """Suspicions of an inspection, by array and kind."""
+    return {(s.array, s.kind): s for s in found.suspicions}
+
+
+def save_minari(
+    name: str, plan: Sequence, *, scale: float = 1.0, parts: bool = False
+) -> Transitions:
+    """A Minari dataset of `make(plan)`; with `parts` its observations are two spaces."""
+    import gymnasium
+    import minari
+    from minari.data_collector.episode_buffer import EpisodeBuffer
+
+    rows, box = make(plan), gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float32)
+    space = gymnasium.spaces.Dict({"goal": box, "at": box}) if parts else box
+    ends, buffers = np.cumsum([length for length, _ in plan]), []
+    for index, part in enumerate(np.split(np.arange(ends[-1]), ends[:-1])):
+        states = np.concatenate([rows.observations[part], rows.next_observations[part][-1:]])
+        seen = {"goal": states + 100, "at": states} if parts else states
+        names = ("rewards", "terminations", "truncations")
+        lists = {key: list(getattr(rows, key)[part]) for key in names}
+        acted = rows.actions[part] * np.float32(scale)
+        buffers.append(EpisodeBuffer(id=index, observations=seen, actions=acted, **lists))
+    acts = gymnasium.spaces.Box(-scale, scale, (2,), np.float32)
+    minari.create_dataset_from_buffers(name, buffers, observation_space=space, action_space=acts)
+    return rows

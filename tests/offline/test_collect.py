@@ -72,12 +72,6 @@ def test_terminating_episodes_are_kept_apart() -> None:
     np.testing.assert_allclose(starts[:, 0], 1.25, atol=0.01)
 
 
-def test_same_key_same_rows() -> None:
-    one, again, other = (pendulum_mixed(jax.random.key(k), 1000) for k in (0, 0, 1))
-    assert_same(one, again)
-    assert not np.array_equal(one.actions, other.actions)
-
-
 def test_recorded_actions_are_the_applied_ones() -> None:
     def wild(params: None, key: jax.Array, observation: jax.Array, memory: tuple) -> tuple:
         return 3.0 * jax.random.normal(key, (observation.shape[0], 2)), memory
@@ -96,13 +90,6 @@ def test_pendulum_mixed_has_every_quality() -> None:
     returns = episode_returns(rows)
     assert len(returns) == 100 and -1000 < returns.mean() < -600
     assert (returns > -300).sum() >= 8 and (returns < -1000).sum() >= 20
-
-
-def test_pendulum_mixed_beyond_one_batch() -> None:
-    rows = pendulum_mixed(jax.random.key(0), 52_001)
-    check_conventions(rows, 200)
-    assert len(rows.rewards) == 52_001
-    assert len(np.unique(rows.observations[::200, 0])) == 261
 
 
 def test_plane_random_stays_around_the_origin() -> None:

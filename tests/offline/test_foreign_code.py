@@ -1,4 +1,4 @@
-"""Code that a plan, a settings file or a run names is imported only where the user names it."""
+"""Code of others: imported where the user names it, or where a package announces it."""
 
 from __future__ import annotations
 
@@ -22,78 +22,92 @@ def make():
     return "Pendulum-v1"
 """
 SMOKE = ("offline", "--preset", "smoke", "--method", "bc", "--no-progress")
+NAMED = {
+    "option": ("--environment", "evil:make"),
+    "joined": ("--environment=evil:make",),
+    "file": ("--config", "evil.yaml"),
+    "joined file": ("--config=evil.yaml",),
+}
+FILES = {"yaml": "evil.yaml", "folder": "runs/theirs", "record": "runs/theirs/run.json"}
+# Several command lines in one interpreter; what is trusted stays trusted there.
+LINES = """
+import contextlib, io, json, os, sys
+from jaxrl_rollouts.cli import main as cli
+ended = {}
+for name, words in json.loads(sys.argv[1]).items():
+    said, code = io.StringIO(), 0
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+        try:
+            cli.main(words)
+        except SystemExit as stop:
+            code = stop.code
+    ended[name] = code, said.getvalue(), os.path.exists("ran"), os.path.exists("mine")
+    sys.modules.pop("evil", None)
+    if os.path.exists("ran"):
+        os.remove("ran")
+print(json.dumps(ended))
+"""
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    """A stranger's folder with a module beside its settings."""
-    (tmp_path / "evil.py").write_text(MODULE)
-    (tmp_path / "evil.yaml").write_text("environment: evil:make\n")
-    return tmp_path
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stranger's folder: a module beside settings, sweeps and a run that name it."""
+    place = tmp_path_factory.mktemp("stranger")
+    (place / "evil.py").write_text(MODULE)
+    (place / "evil.yaml").write_text("environment: evil:make\n")
+    for name, words in NAMED.items():
+        sweep(place / name, *words)
+    folder = RunFolder.at(place / "runs" / "theirs", "offline").path
+    data = json.loads((folder / "run.json").read_text())
+    data |= {"preset": "smoke", "config": {"environment": "evil:make"}}
+    del data["digest"]
+    (folder / "run.json").write_text(json.dumps(data))
+    return place
 
 
-def command(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(place)}  # the module can be found
-    line = [sys.executable, "-m", "jaxrl_rollouts", *words]
-    return subprocess.run(line, cwd=place, env=environment, capture_output=True, text=True)
-
-
-def sweep(place: Path, *words: str) -> Path:
-    task = Task("one", {}, (*SMOKE, *words), str(place))
-    folder = place / "sweep"
+def sweep(folder: Path, *words: str) -> Path:
     folder.mkdir()
+    task = Task("one", {}, (*SMOKE, *words), str(folder.parent))
     write_plan(folder, Plan("offline", ("",), (task,)))
     return folder
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--environment", "evil:make"),
-        ("--environment=evil:make",),
-        ("--config", "evil.yaml"),
-        ("--config=evil.yaml",),
-    ],
-)
-def test_a_task_imports_no_code_of_its_plan(place: Path, words: tuple[str, ...]) -> None:
-    done = command(place, "sweep", "task", str(sweep(place, *words)), "1")
-    assert done.returncode == 2, done.stderr
-    assert not (place / "ran").exists()
-    assert "found 'evil:make', expected no code to import but what you name" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_a_task_imports_the_code_that_the_user_names(place: Path) -> None:
-    folder = sweep(place, "--config", "evil.yaml")
-    done = command(place, "sweep", "task", str(folder), "1", "--trust", "evil:make")
+@pytest.fixture(scope="module")
+def ended(place: Path) -> dict[str, tuple[int, str, bool, bool]]:
+    """Exit code, errors, whether the module ran and a run was begun, of every command line."""
+    lines = {name: ["sweep", "task", name, "1"] for name in NAMED}
+    run = ["run", *SMOKE, "--out", "mine", "--config"]
+    lines |= {name: [*run, file] for name, file in FILES.items()}
+    trust = ["--trust", "evil:make"]
+    lines |= {"trusted task": ["sweep", "task", "file", "1", *trust]}
+    lines |= {"trusted file": [*run, "evil.yaml", *trust]}
+    environment = os.environ | {"PYTHONPATH": str(place)}  # the module can be found
+    command = [sys.executable, "-c", LINES, json.dumps(lines)]
+    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert (place / "ran").exists()
+    return json.loads(done.stdout)
 
 
-def test_a_plan_trusts_nobody_itself(place: Path) -> None:
-    folder = sweep(place, "--trust", "evil:make", "--config", "evil.yaml")
+@pytest.mark.parametrize("name", [*NAMED, *FILES])
+def test_neither_a_plan_nor_a_settings_file_imports_code(ended: dict, name: str) -> None:
+    code, said, ran, begun = ended[name]
+    assert code == 2 and not ran and not begun, said
+    assert "found 'evil:make', expected no code to import but what you name" in said
+    assert "--trust evil:make" in said and "Traceback" not in said
+
+
+def test_what_the_user_names_is_imported(ended: dict, place: Path) -> None:
+    for name in ("trusted task", "trusted file"):
+        code, said, ran, _ = ended[name]
+        assert code == 0 and ran, said
+    (made,) = (place / "mine").iterdir()
+    assert "--trust" not in json.loads((made / "run.json").read_text())["command"]
+
+
+def test_a_plan_has_no_trust_of_its_own(tmp_path: Path) -> None:
+    folder = sweep(tmp_path / "sweep", "--trust", "evil:make", "--config", "evil.yaml")
     with pytest.raises(CheckpointError, match="one: found --trust, expected a plan"):
         read_plan(folder)
-
-
-@pytest.mark.parametrize("config", ["evil.yaml", "runs/theirs", "runs/theirs/run.json"])
-def test_a_settings_file_imports_no_code(place: Path, config: str) -> None:
-    record = {"environment": "evil:make"}
-    folder = RunFolder.at(place / "runs" / "theirs", "offline").path
-    data = json.loads((folder / "run.json").read_text())
-    data |= {"preset": "smoke", "config": record}
-    del data["digest"]
-    (folder / "run.json").write_text(json.dumps(data))
-    run = ("run", *SMOKE, "--out", "mine", "--config", config)
-    done = command(place, *run)
-    assert done.returncode == 2 and not (place / "ran").exists(), done.stderr
-    assert "--trust evil:make" in done.stderr and "Traceback" not in done.stderr
-    assert not (place / "mine").exists(), "before anything is written"
-    if config == "evil.yaml":
-        done = command(place, *run, "--trust", "evil:make")
-        assert done.returncode == 0 and (place / "ran").exists(), done.stderr
-        (made,) = (place / "mine").iterdir()
-        assert "--trust" not in json.loads((made / "run.json").read_text())["command"]
 
 
 def test_typed_names_are_those_of_options_that_take_code() -> None:
@@ -110,3 +124,57 @@ def test_a_name_is_trusted_with_and_without_its_options(monkeypatch: pytest.Monk
     for other in ("json:dumps", "json:loads.x", "Json:loads"):
         with pytest.raises(ConfigError, match="--trust"):
             plugins.import_trusted("environment", other)
+
+
+PLUGIN = """
+from dataclasses import dataclass
+from jaxrl_rollouts.offline.methods.mopo import Mopo
+
+@dataclass(frozen=True, kw_only=True)
+class Bold(Mopo):
+    name = "bold"
+    penalty: float = coefficient(0.1, least=0)
+""".replace("from jaxrl", "from jaxrl_rollouts.configs import coefficient\nfrom jaxrl", 1)
+ENTRIES = """
+[jaxrl_rollouts.methods]
+bold = guest:Bold
+broken = guest:Nothing
+
+[jaxrl_rollouts.agents]
+mine = guest_agent:Mine
+"""
+AGENT = """
+from dataclasses import dataclass
+from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
+
+@dataclass(frozen=True)
+class Mine(Td3BcConfig):
+    alpha: float = 7.0
+"""
+QUESTION = """
+from jaxrl_rollouts import offline
+from jaxrl_rollouts.offline.agents import AGENTS
+from jaxrl_rollouts.offline.recipes import recipe
+import guest, guest_agent
+assert "bold" in offline.METHODS and "mine" in AGENTS
+made = recipe("bold", "smoke", agent={"mine": {}})
+assert made == guest.Bold(**{f: getattr(made, f) for f in vars(made)}) and made.penalty == 0.1
+assert made.steps == 40 and made.agent.alpha == 7.0 and made.agent.hidden == (32,)
+assert AGENTS.name_of(made.agent) == "mine" and offline.METHODS.name_of(made) == "bold"
+offline.METHODS["broken"]
+"""
+
+
+def test_another_package_brings_a_method_of_nine_lines_and_an_agent(tmp_path: Path) -> None:
+    """And a method that cannot be imported, which is named."""
+    assert len([line for line in PLUGIN.splitlines() if line]) <= 9
+    info = tmp_path / "guest-1.0.dist-info"
+    info.mkdir()
+    (tmp_path / "guest.py").write_text(PLUGIN)
+    (tmp_path / "guest_agent.py").write_text(AGENT)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: guest\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(ENTRIES)
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", QUESTION]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert "method broken: found 'guest:Nothing'" in done.stderr.splitlines()[-1], done.stderr

@@ -55,11 +55,6 @@ def train_on(tmp_path: Path, experiment: str, lengths: dict[str, int], *options:
 
 
 @pytest.mark.slow
-def test_an_agent_without_a_model_trains_on(tmp_path: Path) -> None:
-    train_on(tmp_path, "offline", {"--evaluations": 1, "--steps": 40}, "--method", "td3_bc")
-
-
-@pytest.mark.slow
 def test_imagination_trains_on(tmp_path: Path) -> None:
     train_on(tmp_path, "offline", {"--evaluations": 1, "--steps": 40}, "--method", "ravl")
 

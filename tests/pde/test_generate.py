@@ -16,7 +16,7 @@ from fixtures import wrong
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError, DivergenceError
 from jaxrl_rollouts.pde.equations import EQUATIONS
-from jaxrl_rollouts.pde.fieldset import Fields, FieldSet, sample_windows
+from jaxrl_rollouts.pde.fieldset import Fields, sample_windows
 from jaxrl_rollouts.pde.generate import Simulation, Solved, generate, quality
 from jaxrl_rollouts.pde.inspection import inspect
 from jaxrl_rollouts.pde.starts import Domain, faint
@@ -138,21 +138,6 @@ def test_quality_sees_what_stands_still_and_what_is_not_resolved() -> None:
 def test_settings_are_checked(change: dict, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         next(generate(replace(SMALL, **change)))
-
-
-def held(values: np.ndarray) -> FieldSet:
-    """A field set in memory; dt 0.2, extent 64, viscosity 0.5 and up."""
-    n = len(values)
-    ones = np.ones(n)
-    return FieldSet(
-        Path("memory"),
-        "memory",
-        values.shape,
-        lambda rows, frames: values[rows][:, frames],
-        0.2 * ones,
-        64.0 * ones[:, None],
-        {"viscosity": 0.5 + 0.01 * np.arange(n)},
-    )
 
 
 def test_windows_are_consecutive_and_from_one_trajectory() -> None:

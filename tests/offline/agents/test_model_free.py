@@ -69,26 +69,6 @@ def test_normalisation_comes_from_the_dataset() -> None:
     ).all()  # a constant column stays
 
 
-@pytest.mark.parametrize(
-    ("config", "setting"),
-    [
-        (Td3BcConfig(alpha=-1.0), "alpha"),
-        (Td3BcConfig(delay=0), "delay"),
-        (Td3BcConfig(hidden=()), "hidden"),
-        (Td3BcConfig(noise=-1.0), "noise"),
-        (RebracConfig(actor_bc_coef=-1.0), "actor_bc_coef"),
-        (RebracConfig(tau=0.0), "tau"),
-        (IqlConfig(expectile=1.0), "expectile"),
-        (IqlConfig(exp_adv_max=0.0), "exp_adv_max"),
-        (IqlConfig(discount=1.0), "discount"),
-    ],
-)
-def test_agent_settings_are_checked(config: Any, setting: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        config.make(S, A)
-    assert caught.value.setting == setting
-
-
 def test_settings_of_no_agent_are_named() -> None:
     with pytest.raises(
         ConfigError, match="agent: found 'object', expected .* settings of bc, sac, "

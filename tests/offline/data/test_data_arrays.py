@@ -82,32 +82,6 @@ def test_a_dict_and_an_open_npz_are_loaded(tmp_path):
         load({key: arrays[key] for key in ("observations", "actions", "rewards")})
 
 
-RAGGED = [[1.0, 2.0]] * 18 + [[1.0, 2.0, 3.0]]
-
-
-@pytest.mark.parametrize("key", [*raw_arrays()])
-@pytest.mark.parametrize("case", ["ragged", "ragged arrays", "masked", "masked rows", "objects"])
-def test_every_array_goes_through_one_door(key, case):
-    good = raw_arrays()[key]
-    masked = np.ma.masked_array(good, mask=np.arange(good.size).reshape(good.shape) == 3)
-    values, says = {
-        "ragged": (RAGGED, "lists of several lengths"),
-        "ragged arrays": ([np.asarray(row) for row in RAGGED], "lists of several lengths"),
-        "masked": (masked, "1 masked entries.*filled"),
-        "masked rows": ([masked, masked], "2 masked entries"),
-        "objects": ([{}] * 19, "Python objects"),
-    }[case]
-    with pytest.raises(DataError, match=f"mine: {key}: found {says}") as caught:
-        from_arrays(**raw_arrays() | {key: values}, name="mine")
-    assert "\n" not in str(caught.value)
-
-
-def test_an_array_with_a_mask_that_hides_nothing_is_an_array():
-    arrays = {key: np.ma.masked_array(value) for key, value in raw_arrays().items()}
-    rows = from_arrays(**arrays).transitions
-    np.testing.assert_array_equal(rows.observations, make(PLAN).observations)
-
-
 GYMNASIUM = {"terminals": "terminations", "timeouts": "truncations"}
 RLLIB = {"observations": "obs", "next_observations": "new_obs"} | GYMNASIUM
 

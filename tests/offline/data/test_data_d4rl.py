@@ -17,7 +17,7 @@ from helpers_data import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.offline.data import (
     episode_returns,
     episodes,
@@ -250,16 +250,6 @@ def test_other_dtypes_and_columns_are_taken(tmp_path):
     back = load_d4rl(write_raw(tmp_path / "a.hdf5", arrays)).transitions
     for before, after in zip(rows, back, strict=True):
         assert before.dtype == after.dtype and before.tobytes() == after.tobytes()
-
-
-def test_clip(tmp_path):
-    arrays = raw_arrays()
-    arrays["actions"] = arrays["actions"] * 2
-    path = write_raw(tmp_path / "a.hdf5", arrays)
-    assert np.abs(load_d4rl(path, clip=True).transitions.actions).max() == 1
-    assert np.abs(load_d4rl(path, action_limit=2.0).transitions.actions).max() > 1
-    with pytest.raises(ConfigError, match="max_episode_steps"):
-        load_d4rl(path, max_episode_steps=0)
 
 
 def test_columns_that_disagree_are_warned_of(tmp_path):

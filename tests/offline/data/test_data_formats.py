@@ -7,7 +7,7 @@ import os
 import h5py
 import numpy as np
 import pytest
-from helpers_data import PLAN, TERMINATED, TRUNCATED, UNFINISHED, make, neorl_arrays
+from helpers_data import PLAN, TERMINATED, TRUNCATED, UNFINISHED, make, neorl_arrays, save_minari
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -66,45 +66,6 @@ def test_neorl_limit_must_cover_the_episodes(tmp_path):
         load_neorl(path, max_episode_steps=0)
     with pytest.raises(ConfigError, match="infos"):
         load(path, infos=True)
-
-
-@pytest.fixture
-def store(tmp_path, monkeypatch):
-    pytest.importorskip("minari")
-    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    return tmp_path
-
-
-def save_minari(name, plan, *, scale=1.0, parts=False):
-    import gymnasium
-    import minari
-    from minari.data_collector.episode_buffer import EpisodeBuffer
-
-    rows, buffers = make(plan), []
-    box = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float32)
-    space = gymnasium.spaces.Dict({"goal": box, "at": box}) if parts else box
-    start = 0
-    for index, (length, _) in enumerate(plan):
-        part = slice(start, start + length)
-        start += length
-        states = np.concatenate([rows.observations[part], rows.next_observations[part][-1:]])
-        buffers.append(
-            EpisodeBuffer(
-                id=index,
-                observations={"goal": states + 100, "at": states} if parts else states,
-                actions=rows.actions[part] * np.float32(scale),
-                rewards=list(rows.rewards[part]),
-                terminations=list(rows.terminations[part]),
-                truncations=list(rows.truncations[part]),
-            )
-        )
-    minari.create_dataset_from_buffers(
-        name,
-        buffers,
-        observation_space=space,
-        action_space=gymnasium.spaces.Box(-scale, scale, (2,), np.float32),
-    )
-    return rows
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -172,15 +133,6 @@ def test_minari_bad_rows_on_disk_are_refused(store, monkeypatch):
     assert not list((store / "rows").glob("*"))
 
 
-def test_minari_joins_dict_observations(store):
-    rows = save_minari("toy/goal-v0", PLAN, parts=True)
-    dataset = load_minari("toy/goal-v0")
-    assert dataset.columns == tuple(f"{part}[{i}]" for part in ("at", "goal") for i in range(3))
-    np.testing.assert_array_equal(dataset.transitions.observations[:, :3], rows.observations)
-    expected = rows.next_observations + np.float32(100)
-    np.testing.assert_array_equal(dataset.transitions.next_observations[:, 3:], expected)
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_minari_action_bounds(store):
     save_minari("toy/wide-v0", PLAN, scale=2.0)
@@ -191,15 +143,6 @@ def test_minari_action_bounds(store):
         load_minari("toy/wide-v0", action_low=-1, action_high=1)
     clipped = load_minari("toy/wide-v0", action_low=-1, action_high=1, clip=True)
     assert np.abs(clipped.transitions.actions).max() == 1
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_minari_dataset_object_is_taken(store):
-    import minari
-
-    save_minari("toy/plain-v0", PLAN)
-    dataset = load(minari.load_dataset("toy/plain-v0"))
-    assert dataset.name == "toy/plain-v0" and len(dataset) == 19
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -9,6 +9,7 @@ from helpers_data import (
     PLAN,
     TERMINATED,
     TRUNCATED,
+    kinds,
     make,
     neorl_arrays,
     raw_arrays,
@@ -34,10 +35,6 @@ from jaxrl_rollouts.offline.tapes.tape import read_tape
 def saved(tmp_path, rows, name="hopper-mixed", **attributes):
     write_d4rl(tmp_path / "hopper_mixed.hdf5", rows, attributes, action_limit=None)
     return load_d4rl(tmp_path / "hopper_mixed.hdf5", name=name, action_limit=None)
-
-
-def kinds(found):
-    return {(s.array, s.kind): s for s in found.suspicions}
 
 
 def printed(found):

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers_data import kinds
 
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.offline.data import (
@@ -14,10 +15,6 @@ from jaxrl_rollouts.offline.data import (
     inspect,
 )
 from jaxrl_rollouts.offline.data.views import _warnings
-
-
-def kinds(found):
-    return {(s.array, s.kind): s for s in found.suspicions}
 
 
 def smooth(lengths, jump=0.0):

@@ -25,16 +25,6 @@ ENDINGS = st.sampled_from([TERMINATED, TRUNCATED])
 PLANS = st.lists(st.tuples(st.integers(1, 6), ENDINGS), min_size=1, max_size=6)
 
 
-def test_episodes_of_a_known_plan():
-    parts = episodes(make(PLAN))
-    assert parts.starts.tolist() == [0, 4, 7, 12, 17]
-    assert parts.ends.tolist() == [4, 7, 12, 17, 19]
-    assert parts.terminated.tolist() == [True, False, True, False, False]
-    assert parts.truncated.tolist() == [False, True, False, True, False]
-    assert parts.unfinished.tolist() == [False, False, False, False, True]
-    assert parts.lengths.tolist() == [4, 3, 5, 5, 2]
-
-
 @given(PLANS, st.integers(0, 4))
 @settings(deadline=None, max_examples=60)
 def test_episodes_recover_any_plan(plan, tail):
@@ -62,14 +52,6 @@ def test_no_rows_no_episodes():
     assert episode_returns(none).shape == (0,)
 
 
-def test_returns_are_plain_sums():
-    rows = make(PLAN)
-    parts = episodes(rows)
-    sums = [rows.rewards[a:b].astype(np.float64).sum() for a, b in zip(*parts[:2], strict=True)]
-    np.testing.assert_allclose(episode_returns(rows), sums, rtol=1e-12)
-    assert episode_returns(rows).dtype == np.float64
-
-
 def test_discounted_returns_begin_anew_with_every_episode():
     rows = make(PLAN)
     parts = episodes(rows)
@@ -80,11 +62,6 @@ def test_discounted_returns_begin_anew_with_every_episode():
     np.testing.assert_allclose(episode_returns(rows, 0.9), sums, rtol=1e-12)
     none = take_rows(rows, np.zeros(0, np.int64))
     assert episode_returns(none, 0.9).shape == (0,)
-
-
-def test_validate_accepts_host_and_device_rows():
-    validate(make(PLAN))
-    validate(to_device(make(PLAN)))
 
 
 @pytest.mark.parametrize(
@@ -145,15 +122,6 @@ def test_batches_are_whole_rows_drawn_uniformly():
     np.testing.assert_array_equal(batch.rewards, again.rewards)
     other = draw(rows, jax.random.key(1), 4000)
     assert (batch.rewards != other.rewards).any()
-
-
-def test_sampling_maps_over_keys():
-    rows = to_device(make(PLAN))
-    keys = jax.random.split(jax.random.key(3), 4)
-    many = jax.vmap(lambda key: sample_batch(rows, key, 5))(keys)
-    one = sample_batch(rows, keys[2], 5)
-    assert many.observations.shape == (4, 5, 3)
-    np.testing.assert_array_equal(many.observations[2], one.observations)
 
 
 def test_sampling_refuses_empty():

@@ -7,51 +7,12 @@ import json
 import h5py
 import numpy as np
 import pytest
-from helpers_data import PLAN, make
+from helpers_data import PLAN, save_minari
 
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.offline.data import inspect, load
 
 REFERENCES = {"ref_min_score": 0.0, "ref_max_score": 8.0}
-
-
-@pytest.fixture
-def store(tmp_path, monkeypatch):
-    pytest.importorskip("minari")
-    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    return tmp_path
-
-
-def save_minari(name, plan, *, scale=1.0, parts=False):
-    import gymnasium
-    import minari
-    from minari.data_collector.episode_buffer import EpisodeBuffer
-
-    rows, buffers = make(plan), []
-    box = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float32)
-    space = gymnasium.spaces.Dict({"goal": box, "at": box}) if parts else box
-    start = 0
-    for index, (length, _) in enumerate(plan):
-        part = slice(start, start + length)
-        start += length
-        states = np.concatenate([rows.observations[part], rows.next_observations[part][-1:]])
-        buffers.append(
-            EpisodeBuffer(
-                id=index,
-                observations={"goal": states + 100, "at": states} if parts else states,
-                actions=rows.actions[part] * np.float32(scale),
-                rewards=list(rows.rewards[part]),
-                terminations=list(rows.terminations[part]),
-                truncations=list(rows.truncations[part]),
-            )
-        )
-    minari.create_dataset_from_buffers(
-        name,
-        buffers,
-        observation_space=space,
-        action_space=gymnasium.spaces.Box(-scale, scale, (2,), np.float32),
-    )
-    return rows
 
 
 def dataset_space(name):

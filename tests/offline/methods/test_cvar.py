@@ -11,9 +11,6 @@ import numpy as np
 import pytest
 from helpers_learners import CADENCE, HARD, KNOWN, MEMBERS, WORLD, A, S, imagination, rows
 
-from jaxrl_rollouts.configs import check
-from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.data import to_device
 from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.cvar import Cvar, tail_gap
@@ -101,9 +98,3 @@ def test_estimates_are_their_formula_and_lower_imagined_targets_only() -> None:
     np.testing.assert_allclose(lower, 0.5 * gap.mean(), rtol=1e-3)
     np.testing.assert_allclose(metrics["tail_gap"], gap.mean(), rtol=1e-4)
     assert gap.mean() > 0.1 and learned.agent is not state
-
-
-def test_refused_settings() -> None:
-    for wrong, setting in (({"dropped": 1.0}, "dropped"), ({"agent": IqlConfig()}, "agent")):
-        with pytest.raises(ConfigError, match=f"{setting}: found"):
-            check(Cvar(**wrong))

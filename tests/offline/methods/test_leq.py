@@ -10,9 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.configs import check
-from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.methods.leq import (
     Leq,
@@ -241,10 +238,3 @@ def test_exploration_is_before_the_tanh() -> None:
     mean = np.arctanh(np.asarray(agent.greedy(state.actor, KEY, seen, ())[0], np.float64))
     np.testing.assert_allclose((drawn - mean).mean(), 0.0, atol=0.06)
     np.testing.assert_allclose((drawn - mean).std(), 1.0, atol=0.06)
-
-
-def test_refused_settings() -> None:
-    with pytest.raises(ConfigError, match="agent: found 'SacConfig', expected leq"):
-        check(Leq(agent=SacConfig()))
-    with pytest.raises(ConfigError, match="real_ratio: found 1.0, expected between 0 and 1"):
-        check(Leq(real_ratio=1.0))

@@ -10,10 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.configs import check, coefficients, settings
+from jaxrl_rollouts.configs import coefficients, settings
 from jaxrl_rollouts.ensemble import max_aleatoric
-from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig, bellman_target
 from jaxrl_rollouts.offline.agents.soft import make_nets
 from jaxrl_rollouts.offline.data import Transitions
@@ -215,29 +213,3 @@ def test_the_highest_of_ten_actions_is_bootstrapped_from() -> None:
     np.testing.assert_allclose(bellman_target(nets, state, KEY, BATCH), want, rtol=1e-5)
     plain = bellman_target(make_nets(SAC, S, A, SAC.actor), state, KEY, BATCH)
     assert np.abs(np.asarray(plain) - want).max() > 1e-3
-
-
-@pytest.mark.parametrize(
-    ("method", "setting"),
-    [
-        (Mopo(penalty=-1.0), "penalty"),
-        (Mobile(penalty=-1.0), "penalty"),
-        (Mobile(num_samples=0), "num_samples"),
-        (Mobile(agent=IqlConfig()), "agent"),
-        (Combo(agent=IqlConfig()), "agent"),
-        (Combo(weight=-1.0), "weight"),
-        (Mopo(world=replace(Mopo().world, variance="output")), "world.variance"),
-        (Base(rollouts=Rollouts(length=0)), "rollouts.length"),
-        (Base(rollouts=Rollouts(batch_size=0)), "rollouts.batch_size"),
-        (Base(rollouts=Rollouts(retain_epochs=0)), "rollouts.retain_epochs"),
-        (Base(rollouts=Rollouts(every=0)), "rollouts.every"),
-        (Base(rollouts=Rollouts(early_exit=0)), "rollouts.early_exit"),
-        (Base(batch_size=0), "batch_size"),
-        (Base(real_ratio=1.1), "real_ratio"),
-        (Base(real_ratio=-0.1), "real_ratio"),
-    ],
-)
-def test_bad_settings(method: ModelBased, setting: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        check(method)
-    assert caught.value.setting == setting

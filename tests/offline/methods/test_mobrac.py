@@ -8,14 +8,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from helpers_learners import CADENCE, FAST, KNOWN, WORLD, A, S, imagination, rows
 
 from jaxrl_rollouts import draws
-from jaxrl_rollouts.configs import check
-from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.rebrac import NextActionTransitions, RebracConfig
-from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.mobrac import Mobrac
@@ -95,5 +91,3 @@ def test_rows_have_next_actions_where_they_are_penalised() -> None:
     assert isinstance(METHOD.real_rows(rows()), NextActionTransitions)
     free = Mobrac(agent=replace(AGENT, critic_bc_coef=0.0))
     assert isinstance(free.real_rows(rows()), Transitions)
-    with pytest.raises(ConfigError, match="agent: found 'SacConfig', expected rebrac"):
-        check(Mobrac(agent=SacConfig()))

@@ -9,12 +9,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from jaxrl_rollouts.configs import check, coefficients
-from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.configs import coefficients
 from jaxrl_rollouts.gaussian import Gaussian
-from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.methods.base import Base
@@ -152,8 +149,3 @@ def test_the_density_is_the_normals() -> None:
     want = jax.scipy.stats.norm.logpdf(x, mean, std).sum(-1) + np.log(2 * np.pi)
     found = log_prob(Gaussian(jnp.asarray(mean), jnp.asarray(std)), jnp.asarray(x))
     np.testing.assert_allclose(found, want, rtol=1e-4)
-
-
-def test_rambos_policy_has_a_density() -> None:
-    with pytest.raises(ConfigError, match="agent: found 'IqlConfig'"):
-        check(Rambo(agent=IqlConfig()))

@@ -14,7 +14,6 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.cql import Cql
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset
-from jaxrl_rollouts.offline.job import train
 from jaxrl_rollouts.offline.matching import environment_of
 from jaxrl_rollouts.offline.method import Job
 from jaxrl_rollouts.offline.recipes import recipe
@@ -25,14 +24,6 @@ from jaxrl_rollouts.offline.task import Task
 def dataset() -> Dataset:
     rows = pendulum_mixed(jax.random.key(0), 1000)
     return Dataset("pendulum-mixed", rows, "pendulum", Path("(made)"), "")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["synther", "pgd", "planner"])
-def test_methods_train_in_one_trainer(name: str) -> None:
-    outcome = train(dataset(), recipe(name, "smoke"), seeds=2, evaluations=1, episodes=1)
-    assert outcome.steps == 40 and outcome.returns.shape == (2,)
-    assert (outcome.returns < 0).all() and np.isfinite(outcome.returns).all()
 
 
 def prepared(method: Any) -> Any:

@@ -85,29 +85,6 @@ def test_a_seed_takes_its_world_along_to_another_place() -> None:
         np.testing.assert_array_equal(a, b[::-1])
 
 
-@pytest.mark.slow  # one more program; the test above asks it of the one that is there
-def test_two_seeds_are_two_runs_each_in_its_own_world() -> None:
-    (neubay, _), both = made(), run(iterations=2)
-    for seed, offset in enumerate(OFFSETS):
-        one = loop.train(
-            neubay.update,
-            neubay.init,
-            keys(2)[seed : seed + 1],
-            data(offset=offset),
-            iterations=2,
-            stage="agent",
-        )
-        mine = jax.tree.map(lambda x, s=seed: x[s], both.state)
-        other = jax.tree.map(lambda x: x[0], one.state)
-        np.testing.assert_array_equal(mine.buffer.lengths, other.buffer.lengths)
-        for name in ("agent", "buffer", "update_budget", "rollout_stats"):
-            jax.tree.map(
-                lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5),
-                getattr(mine, name),
-                getattr(other, name),
-            )
-
-
 def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"iterations": 4, "save_every_seconds": 0.0}
     whole = run(**settings)

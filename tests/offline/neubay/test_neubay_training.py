@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -12,28 +11,25 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.offline.agents.critics import start_values
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.collect import collect, random_policy
-from jaxrl_rollouts.offline.data import load
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
 from jaxrl_rollouts.offline.environments.plane import PLANE
 from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.evaluation import evaluate
 from jaxrl_rollouts.offline.methods.neubay import HistoryRollouts, Neubay
-from jaxrl_rollouts.offline.neubay.learner import OWN_WORLDS, NeubayData, make_neubay
+from jaxrl_rollouts.offline.neubay.learner import NeubayData, make_neubay
 from jaxrl_rollouts.offline.neubay.posterior import neubay_data, uncertain_dynamics
 from jaxrl_rollouts.offline.neubay.sizes import Sizes, buffer_text
 from jaxrl_rollouts.offline.recurrent.actor_critic import make_actor_critic
 from jaxrl_rollouts.offline.recurrent.histories import log_histories, remembering
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
-from jaxrl_rollouts.offline.saved_policies import read_policy, save_policy
 from jaxrl_rollouts.offline.training import evaluator, train_learner
 from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, FittedWorlds, fit_worlds
-from jaxrl_rollouts.offline.worlds.trust import threshold_at, uncertainty_stats_of_seeds
+from jaxrl_rollouts.offline.worlds.trust import uncertainty_stats_of_seeds
 
 CONFIG = Neubay(
     agent=RecurrentSacConfig(
@@ -111,35 +107,6 @@ def trained() -> tuple[Ready, Any]:
 
 
 @pytest.mark.slow
-def test_agents_are_trained_and_looked_at() -> None:
-    ready, result = trained()
-    assert len(result.history.records) == 2 and result.state.update_budget.shape == (2,)
-    assert ready.per_seed == OWN_WORLDS
-    # Seed k is trained in world k, and where there are too few from the first one on again.
-    for count in (2, 3):
-        given = prepared(seeds=count).data.world.elites
-        jax.tree.map(
-            lambda own, all_of_them: np.testing.assert_array_equal(
-                own,
-                np.asarray(all_of_them)[np.arange(count) % 2],  # noqa: B023
-            ),
-            given,
-            fitted().worlds.elites,
-        )
-    last = result.history.last
-    for name in ("return", "discounted_return", "estimated_value", "length", "q_real"):
-        assert last(name).shape == (2,) and np.isfinite(last(name)).all()
-    assert (last("length") == 200).all() and (last("return") < 0).all()
-    assert (result.history.curve("horizon_longest")[1] <= 6).all()
-    # Thresholds and penalties are the worlds' own.
-    np.testing.assert_array_equal(ready.data.world.limit, threshold_at(stats(), 0.9))
-    strict = prepared(replace(CONFIG, penalty=0.2))
-    np.testing.assert_allclose(strict.data.penalty, 0.2 / np.asarray(stats().mean), rtol=1e-6)
-    assert not np.asarray(ready.data.penalty).any()
-    assert strict.learner.update is ready.learner.update
-
-
-@pytest.mark.slow
 def test_values_of_first_tokens_are_those_of_a_fresh_memory() -> None:
     ready, result = trained()
     agent, states, settings = ready.learner.agent, result.state.agent, CONFIG.agent
@@ -168,41 +135,6 @@ def test_an_environment_shows_what_histories_show() -> None:
     np.testing.assert_allclose(shown.rewards, plain.rewards, atol=1e-5)
     returns = [evaluate(e, policy, None, key, 2).returns for e in (PENDULUM, seen)]
     np.testing.assert_allclose(*returns, rtol=1e-5)
-
-
-@pytest.mark.slow
-def test_policies_come_back_and_play(tmp_path: Path) -> None:
-    ready, result = trained()
-    actors = result.state.agent.actor
-    folder = save_policy(
-        tmp_path / "policy",
-        CONFIG.agent,
-        actors,
-        remembering(PENDULUM),
-        method="neubay",
-        dataset="x",
-    )
-    saved = read_policy(folder)
-    assert saved.remembers and saved.sees(PENDULUM).observation_size == 5
-    timesteps, carry = jnp.ones((3, 5)), saved.start(3)
-    a, b = (
-        agent.greedy(jax.tree.map(lambda x: x[1], actors), jax.random.key(0), timesteps, carry)[0]
-        for agent in (saved.agent, ready.learner.agent)
-    )
-    np.testing.assert_array_equal(a, b)
-    path = tmp_path / "played.hdf5"
-    cli.dispatch(["data", "collect", "--out", str(path), "--policy", str(folder), "--steps", "300"])
-    again = load(str(path)).transitions
-    assert again.observations.shape == (300, 3), "what it was shown besides is left out"
-    played = collect(
-        remembering(PENDULUM),
-        saved.agent.greedy,
-        saved.actor(0),
-        jax.random.key(0),
-        steps=300,
-        memory=saved.start(2),
-    )
-    np.testing.assert_allclose(again.actions, played.actions, atol=1e-6)
 
 
 @pytest.mark.parametrize(

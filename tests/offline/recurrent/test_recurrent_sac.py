@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.actors import sample_and_log_prob
 from jaxrl_rollouts.offline.recurrent import tapes
 from jaxrl_rollouts.offline.recurrent.actor_critic import make_actor_critic
@@ -281,26 +280,6 @@ def test_a_huber_loss_hardly_counts_a_rare_end(huber: float | None, learned: flo
     state, _ = jax.jit(lambda s: jax.lax.scan(one, s, keys))(state)
     found = agent.q(state.critic, jnp.ones((3, 1)), jnp.asarray([[-0.5], [0.0], [0.5]]))
     np.testing.assert_allclose(found, learned, rtol=0.1)
-
-
-@pytest.mark.parametrize(
-    ("change", "setting"),
-    [
-        ({"num_critics": 0}, "num_critics"),
-        ({"subset_size": 5}, "subset_size"),
-        ({"head_dims": ()}, "head_dims"),
-        ({"discount": 1.0}, "discount"),
-        ({"tau": 0.0}, "tau"),
-        ({"max_grad_norm": 0.0}, "max_grad_norm"),
-        ({"huber": 0.0}, "huber"),
-        ({"real_weight": 1.5}, "real_weight"),
-        ({"initial_alpha": 0.0}, "initial_alpha"),
-    ],
-)
-def test_settings_of_recurrent_sac_are_checked(change: dict, setting: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        make_recurrent_sac(replace(CONFIG, **change), D, A)
-    assert caught.value.setting == setting
 
 
 def test_surprise_is_minus_the_log_probability_of_a_fresh_action() -> None:

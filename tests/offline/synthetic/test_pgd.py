@@ -179,15 +179,8 @@ def test_refreshes_are_relabelled_as_trajectories() -> None:
 
 def test_pgd_settings_are_checked() -> None:
     denoiser, layout, _, _ = setting()
-    for change, setting_name in (
-        ({"real_ratio": 2.0}, "real_ratio"),
-        ({"guidance_scale": -1.0}, "guidance_scale"),
-        ({"lifetime": 0}, "lifetime"),
-        ({"steps": 3}, "steps"),
-    ):
-        with pytest.raises(ConfigError) as caught:
-            make_pgd(PgdConfig(**change), AGENT, denoiser, layout)
-        assert caught.value.setting == setting_name
+    with pytest.raises(ConfigError, match="steps: found 3"):
+        make_pgd(PgdConfig(steps=3), AGENT, denoiser, layout)
     with pytest.raises(ConfigError, match="normal policy"):
         make_pgd(SMALL, SacConfig(), denoiser, layout)
     assert make_pgd(SMALL, IqlConfig(hidden=(8,)), denoiser, layout).agent.period == 1
