@@ -109,3 +109,13 @@ def save_minari(
     acts = gymnasium.spaces.Box(-scale, scale, (2,), np.float32)
     minari.create_dataset_from_buffers(name, buffers, observation_space=space, action_space=acts)
     return rows
+
+
+def normal_rows(count: int, size: int, actions: int, seed: int = 0) -> Transitions:
+    """Unrelated rows of normal numbers; three in ten terminate, some of the others are cut."""
+    rng = np.random.default_rng(seed)
+    shapes = ((count, size), (count, actions), (count,), (count, size))
+    floats = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
+    floats[1] = np.tanh(floats[1])
+    done = rng.random(count) < 0.3
+    return Transitions(*floats, done, ~done & (rng.random(count) < 0.2))

@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers_data import normal_rows
 
 from jaxrl_rollouts.offline.agents.bc import BcConfig, make_bc
 from jaxrl_rollouts.offline.agents.cql import CqlConfig, CqlState, make_cql
-from jaxrl_rollouts.offline.data import Transitions
+from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.scaler import Scaler
 
 S, A, B, K, N = 3, 2, 6, 4, 2
@@ -37,12 +38,9 @@ KEY = jax.random.key(3)
 
 
 def some_batch(seed: int = 0) -> Transitions:
-    rng = np.random.default_rng(seed)
-    floats = [rng.normal(size=s).astype(np.float32) for s in ((B, S), (B, A), (B,), (B, S))]
-    floats[1] = np.tanh(floats[1])
-    floats[1][0] = 1.0  # at the bound, as many of D4RL's
-    done = np.arange(B) % 3 == 0
-    return Transitions(*map(jnp.asarray, [*floats, done, np.roll(done, 1)]))
+    rows, done = normal_rows(B, S, A, seed), np.arange(B) % 3 == 0
+    rows.actions[0] = 1.0  # at the bound, as many of D4RL's
+    return to_device(rows._replace(terminations=done, truncations=np.roll(done, 1)))
 
 
 def seen_batch() -> Transitions:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers_data import normal_rows
 
 from jaxrl_rollouts import draws
 from jaxrl_rollouts.loop import train
@@ -21,16 +22,8 @@ from jaxrl_rollouts.offline.recipes import recipe
 
 S, A, B = 3, 2, 16
 KEY = jax.random.key(3)
+BATCH = to_device(normal_rows(B, S, A))
 CONFIG = FqlConfig(hidden=(8,), alpha=1.7, flow_steps=3, discount=0.9, tau=0.2, actor_lr=0.01)
-
-
-@functools.cache
-def batch() -> Transitions:
-    rng = np.random.default_rng(0)
-    shapes = ((B, S), (B, A), (B,), (B, S))
-    floats = [jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes]
-    floats[1] = jnp.tanh(floats[1])
-    return Transitions(*floats, jnp.asarray(rng.random(B) < 0.3), jnp.zeros(B, bool))
 
 
 def begun(config: FqlConfig) -> tuple[Any, Any]:
@@ -45,7 +38,7 @@ def begun(config: FqlConfig) -> tuple[Any, Any]:
 @pytest.mark.parametrize("aggregate", ["mean", "min"])
 def test_the_target_is_its_formula(aggregate: str) -> None:
     agent, state = begun(replace(CONFIG, aggregate=aggregate))
-    rows = batch()
+    rows = BATCH
     noise = draws.normal(KEY, (B, A))
     action = np.clip(fql.one_step(agent.nets, state.actor, rows.next_observations, noise), -1, 1)
     assert (np.abs(action) == 1).any(), "some actions are cut"
@@ -61,7 +54,7 @@ def test_the_target_is_its_formula(aggregate: str) -> None:
 @pytest.mark.parametrize("normalise", [False, True])
 def test_the_policys_loss_is_its_formula(normalise: bool) -> None:
     agent, state = begun(replace(CONFIG, normalise_q=normalise))
-    nets, rows = agent.nets, batch()
+    nets, rows = agent.nets, BATCH
     noise = draws.normal(KEY, (B, A))
     at = noise
     for k in range(3):  # Euler's steps
@@ -82,22 +75,20 @@ def test_the_policys_loss_is_its_formula(normalise: bool) -> None:
 def test_a_step_moves_each_part_by_the_others_before_it() -> None:
     """The flow as behaviour cloning's own step, critics towards targets from before."""
     agent, state = begun(CONFIG)
-    after, metrics = jax.jit(agent.update)(state, KEY, batch())
+    after, metrics = jax.jit(agent.update)(state, KEY, BATCH)
     next_key, flow_key, actor_key = jax.random.split(KEY, 3)
     scaler = state.actor.scaler
     cloning = bc.BcState(fql.Scaled(state.flow, scaler), state.opt_flow)
-    alone, _ = jax.jit(functools.partial(bc.flow_update, agent.nets.flow))(
-        cloning, flow_key, batch()
-    )
+    alone, _ = jax.jit(functools.partial(bc.flow_update, agent.nets.flow))(cloning, flow_key, BATCH)
     jax.tree.map(
         lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6),
         after.flow,
         alone.actor.net,
     )
-    loss, _ = fql.actor_loss(state.actor.net, agent.nets, state, actor_key, batch())
+    loss, _ = fql.actor_loss(state.actor.net, agent.nets, state, actor_key, BATCH)
     np.testing.assert_allclose(metrics["actor_loss"], loss, rtol=1e-5)
-    target = fql.bellman_target(agent.nets, state, next_key, batch())
-    values = np.asarray(agent.q(state.critic, batch().observations, batch().actions))
+    target = fql.bellman_target(agent.nets, state, next_key, BATCH)
+    values = np.asarray(agent.q(state.critic, BATCH.observations, BATCH.actions))
     np.testing.assert_allclose(
         metrics["critic_loss"], np.square(values - np.asarray(target)).mean(), rtol=1e-4
     )
@@ -113,7 +104,7 @@ def test_of_a_constant_velocity_one_euler_step_is_ten() -> None:
     agent, state = begun(CONFIG)
     shift = jax.tree.map(jnp.zeros_like, state.flow)
     shift["Dense_1"]["bias"] = jnp.array([0.2, -0.3])
-    flow, seen = fql.Scaled(shift, state.actor.scaler), batch().observations
+    flow, seen = fql.Scaled(shift, state.actor.scaler), BATCH.observations
     start = 0.3 * draws.normal(KEY, (B, A))
     for steps in (1, 10):
         nets = agent.nets.flow._replace(steps=steps)

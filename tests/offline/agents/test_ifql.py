@@ -6,26 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+from helpers_data import normal_rows
 
 from jaxrl_rollouts import draws
 from jaxrl_rollouts.offline.agents import bc
 from jaxrl_rollouts.offline.agents.ifql import IfqlConfig
-from jaxrl_rollouts.offline.data import Transitions
+from jaxrl_rollouts.offline.data import to_device
 from jaxrl_rollouts.offline.method import Scaled
 
 S, A, B = 3, 2, 16
 KEY = jax.random.key(3)
+BATCH = to_device(normal_rows(B, S, A))
 CONFIG = IfqlConfig(hidden=(8,), candidates=6, flow_steps=2, discount=0.9, tau=0.2, critic_lr=0.01)
-
-
-def batch() -> Transitions:
-    rng = np.random.default_rng(0)
-    shapes = ((B, S), (B, A), (B,), (B, S))
-    floats = [jnp.asarray(rng.normal(size=shape), jnp.float32) for shape in shapes]
-    floats[1] = jnp.tanh(floats[1])
-    return Transitions(*floats, jnp.asarray(rng.random(B) < 0.3), jnp.zeros(B, bool))
 
 
 def begun(config: IfqlConfig = CONFIG) -> tuple[Any, Any]:
@@ -36,7 +29,7 @@ def begun(config: IfqlConfig = CONFIG) -> tuple[Any, Any]:
 
 def test_it_acts_by_the_candidate_whose_least_critic_is_highest() -> None:
     agent, state = begun()
-    seen = batch().observations
+    seen = BATCH.observations
     found, _ = agent.policy(state.actor, KEY, seen, ())
     noise = draws.normal(KEY, (6, B, A))
     flow = Scaled(state.actor.flow, state.actor.scaler)
@@ -53,7 +46,7 @@ def test_it_acts_by_the_candidate_whose_least_critic_is_highest() -> None:
 
 def test_a_step_is_its_formulas() -> None:
     agent, state = begun()
-    nets, rows = agent.nets, batch()
+    nets, rows = agent.nets, BATCH
     after, metrics = jax.jit(agent.update)(state, KEY, rows)
     slow = state.critic._replace(net=state.target_critic)
     lowest = np.asarray(agent.q(slow, rows.observations, rows.actions)).min(0)

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from helpers_data import normal_rows
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents import AGENTS
@@ -27,17 +28,10 @@ BRAC = RebracConfig(**SMALL, actor_lr=0.01, critic_lr=0.01, actor_bc_coef=0.3, c
 IQL = IqlConfig(**SMALL, actor_lr=0.01, critic_lr=0.01, value_lr=0.01, expectile=0.8)
 
 
-def rows(seed: int = 0, count: int = B) -> Transitions:
-    rng = np.random.default_rng(seed)
-    shapes = ((count, S), (count, A), (count,), (count, S))
-    floats = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
-    floats[1] = np.tanh(floats[1])
-    done = rng.random(count) < 0.3
-    return Transitions(*floats, done, ~done & (rng.random(count) < 0.2))
-
-
 def test_next_actions_stay_in_their_episode() -> None:
-    data = rows(0, 8)._replace(terminations=np.arange(8) == 2, truncations=np.arange(8) == 5)
+    data = normal_rows(8, S, A, 0)._replace(
+        terminations=np.arange(8) == 2, truncations=np.arange(8) == 5
+    )
     found = with_next_actions(data)
     np.testing.assert_array_equal(found.next_known, [1, 1, 0, 1, 1, 0, 1, 0])
     for i in (0, 1, 3, 4, 6):
@@ -47,12 +41,12 @@ def test_next_actions_stay_in_their_episode() -> None:
 
 
 def test_rebrac_asks_for_next_actions_unless_it_does_not_need_them() -> None:
-    batch = to_device(rows(0))
+    batch = to_device(normal_rows(B, S, A, 0))
     agent = make_rebrac(BRAC, S, A)
     with pytest.raises(ConfigError, match="with_next_actions"):
         agent.update(agent.init(KEY), KEY, batch)
     free = RebracConfig(**SMALL, critic_bc_coef=0.0)
-    assert isinstance(free.rows(rows(0)), Transitions)
+    assert isinstance(free.rows(normal_rows(B, S, A, 0)), Transitions)
     agent = make_rebrac(free, S, A)
     assert np.isfinite(agent.update(agent.init(KEY), KEY, batch)[1]["target_mean"])
 
@@ -60,7 +54,7 @@ def test_rebrac_asks_for_next_actions_unless_it_does_not_need_them() -> None:
 def test_normalisation_comes_from_the_dataset() -> None:
     built = make_model_free(BC, S, A)
     assert make_model_free(BC, S, A) is built
-    data = to_device(rows(0, 64))
+    data = to_device(normal_rows(64, S, A, 0))
     scaler = built.init(KEY, data).agent.actor.scaler
     np.testing.assert_allclose(scaler.mean, data.observations.mean(0), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(scaler.std, data.observations.std(0) + 1e-3, rtol=1e-5)
@@ -94,7 +88,7 @@ def test_a_rate_falls_to_zero_over_the_steps_of_the_training() -> None:
     assert make_model_free(falling, S, A, steps=8) is not make_model_free(falling, S, A, steps=9)
     constant = replace(IQL, cosine=False)
     assert make_model_free(constant, S, A, steps=8) is make_model_free(constant, S, A, steps=9)
-    batch, moved = to_device(rows(0)), {}
+    batch, moved = to_device(normal_rows(B, S, A, 0)), {}
     for steps in (8, None):
         agent = falling.make(S, A, steps)
         state, change = agent.init(KEY), []

@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers_data import normal_rows
 
 from jaxrl_rollouts.offline.agents import AGENTS
 from jaxrl_rollouts.offline.agents.iql import IqlConfig, expectile_loss, make_iql, normal_log_prob
 from jaxrl_rollouts.offline.agents.rebrac import RebracConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
-from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.method import Agent
 from jaxrl_rollouts.scaler import Scaler
 
@@ -26,15 +26,6 @@ BC = Td3BcConfig(**SMALL, actor_lr=0.01, critic_lr=0.01, alpha=1.7)
 BRAC = RebracConfig(**SMALL, actor_lr=0.01, critic_lr=0.01, actor_bc_coef=0.3, critic_bc_coef=0.7)
 IQL = IqlConfig(**SMALL, actor_lr=0.01, critic_lr=0.01, value_lr=0.01, expectile=0.8)
 SCALER = Scaler(jnp.array([0.5, -1.0, 0.0]), jnp.array([2.0, 0.5, 1.0]))
-
-
-def rows(seed: int = 0, count: int = B) -> Transitions:
-    rng = np.random.default_rng(seed)
-    shapes = ((count, S), (count, A), (count,), (count, S))
-    floats = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
-    floats[1] = np.tanh(floats[1])
-    done = rng.random(count) < 0.3
-    return Transitions(*floats, done, ~done & (rng.random(count) < 0.2))
 
 
 def dense(params: Any, index: int, x: np.ndarray) -> np.ndarray:
@@ -70,7 +61,7 @@ def updated(config: Any, actor: bool = True) -> tuple[Agent, Any, Any, dict, Any
     """A state that has left its initial weights, the next one, its metrics and its batch."""
     agent = config.make(S, A)
     seen = getattr(config, "rows", lambda transitions: transitions)
-    first, batch = (jax.tree.map(jnp.asarray, seen(rows(i))) for i in (1, 0))
+    first, batch = (jax.tree.map(jnp.asarray, seen(normal_rows(B, S, A, i))) for i in (1, 0))
     delayed = agent.period > 1
     update = jax.jit(agent.update, static_argnames=("actor",) if delayed else ())
     state = agent.init(jax.random.key(0), SCALER)
@@ -228,7 +219,9 @@ def test_dropout_is_the_actors_while_it_learns(rate: float) -> None:
 def test_great_advantages_are_clipped_and_stay_finite() -> None:
     config = IqlConfig(**SMALL, beta=1e6)
     agent = make_iql(config, S, A)
-    state, metrics = jax.jit(agent.update)(agent.init(KEY), KEY, jax.tree.map(jnp.asarray, rows(0)))
+    state, metrics = jax.jit(agent.update)(
+        agent.init(KEY), KEY, jax.tree.map(jnp.asarray, normal_rows(B, S, A, 0))
+    )
     assert 0 < metrics["weight"] <= 100.001
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state))
 

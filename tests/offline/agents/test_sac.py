@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers_data import normal_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +22,7 @@ from jaxrl_rollouts.offline.agents.sac import (
     make_sac,
 )
 from jaxrl_rollouts.offline.agents.soft import min_q
-from jaxrl_rollouts.offline.data import Transitions
+from jaxrl_rollouts.offline.data import Transitions, to_device
 
 S, A, B, N = 3, 2, 4, 3
 # Rates so large that it shows which of the old and the new parameters a loss has used.
@@ -39,11 +40,9 @@ KEY = jax.random.key(3)
 
 
 def some_batch(seed: int = 0) -> Transitions:
-    rng = np.random.default_rng(seed)
-    floats = [rng.normal(size=s).astype(np.float32) for s in ((B, S), (B, A), (B,), (B, S))]
-    floats[1] = np.tanh(floats[1])
     done = np.array([True, False, False, True])
-    return Transitions(*map(jnp.asarray, [*floats, done, np.roll(done, 1)]))
+    rows = normal_rows(B, S, A, seed)._replace(terminations=done, truncations=np.roll(done, 1))
+    return to_device(rows)
 
 
 @functools.cache

@@ -8,10 +8,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from helpers_data import normal_rows
 
 from jaxrl_rollouts.offline.agents.rebrac import RebracConfig, with_next_actions
 from jaxrl_rollouts.offline.agents.td3_awr import Td3AwrConfig
-from jaxrl_rollouts.offline.data import Transitions, to_device
+from jaxrl_rollouts.offline.data import to_device
 
 S, A, B = 3, 2, 16
 KEY = jax.random.key(3)
@@ -21,12 +22,8 @@ CONFIG = Td3AwrConfig(
 
 
 def batch() -> Any:
-    rng = np.random.default_rng(0)
-    shapes = ((B, S), (B, A), (B,), (B, S))
-    floats = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
-    floats[1] = np.tanh(floats[1])
-    done = rng.random(B) < 0.3
-    return to_device(with_next_actions(Transitions(*floats, done, ~done)))  # type: ignore[arg-type]
+    rows = normal_rows(B, S, A)
+    return to_device(with_next_actions(rows._replace(truncations=~rows.terminations)))  # type: ignore[arg-type]
 
 
 def begun(config: Td3AwrConfig) -> tuple[Any, Any]:
