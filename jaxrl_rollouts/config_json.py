@@ -6,6 +6,7 @@ what is wrong with it rather than training something else.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -55,6 +56,17 @@ def read(cls: type[Config], data: Any, where: str = "config", base: Config | Non
     return _dataclass(cls, data, where, "", base)
 
 
+@contextlib.contextmanager
+def earlier_version(instead: str) -> Iterator[None]:
+    """Settings that cannot be read are an earlier version's: `ConfigError` says what to do."""
+    try:
+        yield
+    except ConfigError as error:
+        hint = f"settings were renamed since it was written: {instead}"
+        hint = f"{error.hint} {hint}" if error.hint else hint
+        raise ConfigError(error.setting, error.found, error.expected, hint) from None
+
+
 def digest(config: Any) -> str:
     """Twelve hex digits that depend on the values of `config` only, not on machine or session."""
     text = json.dumps(to_json(config), sort_keys=True, separators=(",", ":"))
@@ -90,13 +102,16 @@ def _one_of(registry: Any, data: Any, where: str, path: str, base: Any) -> Any:
     left out stays as in `base` where it is of that kind."""
     if dataclasses.is_dataclass(data) and not isinstance(data, type):
         return registry.name_of(data) and data
+    expected = f'{{"NAME": settings}} of one of {", ".join(registry)}'
     if not isinstance(data, Mapping):
-        raise _error(where, path, data, f'{{"NAME": settings}} of one of {", ".join(registry)}')
+        raise _error(where, path, data, expected)
     cls, inner = type(base), data
     own = {f.name for f in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else set()
     if len(data) == 1 and isinstance(next(iter(data.values())), Mapping) and not own & set(data):
         ((name, inner),) = data.items()
         cls = registry[name]
+    elif base is None:
+        raise _error(where, path, sorted(data), expected)
     if base is not None and type(base) is not cls:
         base = _carried(cls, base)
     return _dataclass(cls, inner, where, path, base)

@@ -10,14 +10,13 @@ where `per_seed` says so, each seed has its own; neither kind is donated or writ
 from __future__ import annotations
 
 import functools
-import json
 import sys
 import time
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,34 +24,15 @@ import numpy as np
 from jax.sharding import Mesh
 
 from . import devices, memory, processes
-from .chunks import Axes, Chunk, Init, Update, beginning, compiled, placed, run_fed
+from .chunks import Axes, Init, Update, beginning, compiled, placed, run_fed
 from .errors import ConfigError
 from .feeds import Feed, closing
-from .finite import DIVERGED, OnDivergence, Seeds
-from .record import checkpoint
-from .record.about import ABOUT, check_facts, seed_facts, warnings_of
+from .finite import OnDivergence, Seeds
+from .record.about import seed_facts, warnings_of
 from .record.context import RunContext, poll
 from .record.history import History
-from .record.loggers import Progress
+from .stage import Checkpoints, Output, Reached, Spent
 from .trees import PyTree
-
-HISTORY = "history.jsonl"
-
-
-@runtime_checkable
-class Remembering(Protocol):
-    """An `evaluate` that keeps something from one call to the next, which goes into checkpoints.
-
-    Attributes:
-        kept: arrays and numbers, of the same structure from `begin` on.
-    """
-
-    kept: PyTree
-
-    def begin(self, state: PyTree) -> None:
-        """Set `kept` to what it is before the first call; `state` is how training begins."""
-
-    def __call__(self, state: PyTree, iteration: int) -> Mapping[str, Any]: ...
 
 
 class Trained(NamedTuple):
@@ -150,114 +130,164 @@ def train(
             with other settings or seeds.
     """
     began = time.perf_counter()
-    _check_lengths(iterations, chunk, evaluate_every, evaluate_at)
-    seeds, axes = len(jax.tree.leaves(keys)[0]), Axes.of(per_seed)
+    schedule = _Schedule(iterations, chunk, evaluate_every, frozenset(evaluate_at))
+    schedule.check()
     feed = data if isinstance(data, Feed) else None
     data = jax.tree.map(jnp.asarray, feed.known if feed else data)
+    seeds, axes = len(jax.tree.leaves(keys)[0]), Axes.of(per_seed)
+    _check_rows(data, per_seed, seeds)
     facts = warnings_of(about) | {f"{unit} of an iteration": units_per_iteration}
     # Which seeds these are is part of a checkpoint: another seed's training is not continued.
     facts |= seed_facts(keys)  # before they are consumed
-    _check_rows(data, per_seed, seeds)
-    folder = context.folder.stage(stage) if context else None
     # `init` may return one buffer for two equal leaves; chunks donate each leaf, so copy first.
     state = jax.tree.map(jnp.copy, beginning(init, axes)(keys, data))
-    keeper = evaluate if isinstance(evaluate, Remembering) else None
-    iteration, state, stopped, spent, kept = _resumed(folder, state, keeper, facts)
-    known = checkpoint.text(folder, iteration, DIVERGED) if folder and iteration else None
+    saved = Checkpoints(stage, context, evaluate, facts, save_every_seconds)
+    reached = saved.newest(state)
     # Seeds that diverged before the interruption stay dropped after it.
-    alive = Seeds(stage, seeds, on_divergence, known)
-    earlier = spent.wall
-    output = _Output(stage, context, iteration, iterations, unit, units_per_iteration, kept)
+    alive = Seeds(stage, seeds, on_divergence, reached.diverged)
+    output = Output(stage, context, reached, iterations, unit, units_per_iteration)
     over = mesh or devices.mesh_for(seeds)  # checkpoints hold whole states, wherever trained
     if over is None and alone and processes.several():
         over = devices.mesh_along(*alone)
-    if feed:
-        feed.begin(state, functools.partial(placed, over=over))
-    if over is not None:
-        state, data = devices.spread(state, data, per_seed, over)
-
-    def whole() -> PyTree:
-        """The state as the caller knows it; on their own mesh it stays there."""
-        kept = mesh is not None and devices.of_seeds(mesh) and seeds % mesh.size == 0
-        kept = over is None or (kept and not processes.several())
-        return state if kept else devices.gather(state, seeds)
-
-    def to_do() -> int:
-        """Iterations of the next call: up to a multiple of `chunk`, whatever was done before."""
-        return min(chunk - iteration % chunk, iterations - iteration)
-
-    def so_far() -> _Spent:
-        return spent._replace(wall=earlier + time.perf_counter() - began)
-
-    if context and iteration < iterations and not stopped:
-        length = to_do()
-        program = compiled(update, 1 if feed else length, Axes.of(True) if feed else axes)
-        seen, copies = feed.look() if feed else data, 2 if evaluate or over else 1
-        spent = spent.plus(compile=_tell_need(program, state, seen, stage, context, copies))
-    saved_at, (asked, _) = time.monotonic(), _agreed(context)
+    calls = _Calls(update, data, feed, axes, schedule)
+    reached = reached._replace(state=calls.place(reached.state, per_seed, over))
+    whole = functools.partial(_whole, seeds=seeds, over=over, own=mesh)
+    copies = 2 if evaluate or over else 1
+    running = _Running(
+        schedule, calls, alive, saved, output, evaluate, finished, whole, context, copies
+    )
     with output.progress, closing(feed), processes.watched("resume the run"):
+        state, spent = running.run(reached, began - reached.spent.wall)
+    state = alive.marked(whole(state)) if alive.diverged else whole(state)
+    spent = spent._replace(wall=time.perf_counter() - began + reached.spent.wall)
+    return Trained(state, output.history, *spent, MappingProxyType(alive.diverged))
+
+
+@dataclass(frozen=True)
+class _Running:
+    """The chunks of a stage, and what is done between two of them."""
+
+    schedule: _Schedule
+    calls: _Calls
+    alive: Seeds
+    saved: Checkpoints
+    output: Output
+    evaluate: Callable[[PyTree, int], Mapping[str, Any]] | None
+    finished: Callable[[Mapping[str, np.ndarray]], bool] | None
+    whole: Callable[[PyTree], PyTree]
+    context: RunContext | None
+    copies: int  # of the state, while it is evaluated or written
+
+    def run(self, reached: Reached, began: float) -> tuple[PyTree, Spent]:
+        """State and times at the end; `began` is when the first session would have begun."""
+        iteration, state, stopped, spent, *_ = reached
+        alive, iterations, stage = self.alive, self.schedule.iterations, self.output.stage
+        if self.context and iteration < iterations and not stopped:
+            spent = spent.plus(compile=self._tell_need(iteration, state, self.context))
+        asked, _ = _agreed(self.context)
         while iteration < iterations and not stopped:
             if asked:
-                poll(context, f"in stage {stage} after {iteration} of {iterations} iterations")
-            length = to_do()
-            if feed:
-                state, metrics, seconds = run_fed(update, length, state, feed)
-            else:
-                state, metrics, seconds = compiled(update, length, axes).run(state, data)
-            means = alive.means(iteration, metrics, folder)
+                where = f"in stage {stage} after {iteration} of {iterations} iterations"
+                poll(self.context, where)
+            length = self.schedule.length(iteration)
+            state, metrics, seconds = self.calls.run(state, length)
+            means = alive.means(iteration, metrics, self.saved.folder)
             # Before the next chunk: a dropped seed's NaN would reach the others' reported means.
             state = alive.mended(state)
             iteration += length
             # A dropped seed counts as finished: its NaN would keep the others from stopping.
-            stopped = bool(finished and finished(alive.filled(means)))
+            stopped = bool(self.finished and self.finished(alive.filled(means)))
             last = stopped or iteration == iterations
-            due = iteration in evaluate_at or (evaluate_every and not iteration % evaluate_every)
             # On the host, between chunks: simulators need not be compiled.
-            if evaluate and (last or due):
-                means |= alive.masked(evaluate(whole(), iteration))
-            output.write(iteration, means, length * units_per_iteration)
+            if self.evaluate and (last or self.schedule.due(iteration)):
+                means |= alive.masked(self.evaluate(self.whole(state), iteration))
+            self.output.write(iteration, means, length)
             spent = spent.plus(**seconds)
             # Looked at once, so that who stops has saved.
-            asked, late = _agreed(context, time.monotonic() - saved_at >= save_every_seconds)
-            if folder and (last or asked or late or alive.newly):
-                bundle = _bundle(whole(), stopped, so_far(), keeper)
-                # Inside the checkpoint: after any crash both are of the same iteration.
-                texts = {HISTORY: output.history.text, ABOUT: json.dumps(facts, indent=1)}
-                texts |= {DIVERGED: alive.text} if alive.diverged else {}
-                checkpoint.save(folder, iteration, bundle, texts=texts)
-                saved_at = time.monotonic()
-    state = alive.marked(whole()) if alive.diverged else whole()
-    return Trained(state, output.history, *so_far(), MappingProxyType(alive.diverged))
+            asked, late = _agreed(self.context, self.saved.due())
+            if self.saved.folder and (last or asked or late or alive.newly):
+                spent = spent._replace(wall=time.perf_counter() - began)
+                bundle = Reached(iteration, self.whole(state), stopped, spent)
+                self.saved.save(bundle, self.output.history, alive)
+        return state, spent
+
+    def _tell_need(self, iteration: int, state: PyTree, context: RunContext) -> float:
+        """Put on record what a stage will take of the memory, and say it; seconds of compiling."""
+        begin, stage = time.perf_counter(), self.output.stage
+        program, data = self.calls.program(state, iteration)
+        seconds = time.perf_counter() - begin
+        need = context.needs[stage] = memory.need(program, state, data, copies=self.copies)
+        if context.progress:
+            print(f"{stage}: needs about {need}", file=sys.stderr, flush=True)
+        if lacking := memory.lacking(need):
+            warnings.warn(f"{stage}: needs about {need}. {lacking}", stacklevel=4)
+        return seconds
 
 
-class _Output:
-    """Output of a stage while it runs: its history, the loggers, the progress bar."""
+class _Schedule(NamedTuple):
+    """How many iterations there are, in a call, and between evaluations."""
 
-    def __init__(
-        self,
-        stage: str,
-        context: RunContext | None,
-        done: int,
-        of: int,
-        unit: str,
-        units: int,
-        kept: str | None,
-    ) -> None:
-        path = context.folder.stage(stage) / HISTORY if context else None
-        self.stage, self.loggers = stage, context.loggers if context else ()
-        self.history = History(path, upto=done, kept=kept)
-        for logger in self.loggers:
-            logger.restore(stage, self.history.records)
-        enabled = bool(context and context.progress)
-        self.progress = Progress(
-            stage, total=of * units, initial=done * units, unit=unit, enabled=enabled
-        )
+    iterations: int
+    chunk: int
+    every: int | None
+    at: frozenset[int]
 
-    def write(self, iteration: int, means: Mapping[str, np.ndarray], units: int) -> None:
-        self.history.append(iteration, means)
-        for logger in self.loggers:
-            logger.log(self.stage, iteration, means)
-        self.progress.advance(units, means)
+    def check(self) -> None:
+        if self.iterations < 1 or self.chunk < 1:
+            found = (self.iterations, self.chunk)
+            raise ConfigError("iterations, chunk", found, "both at least 1")
+        if self.every is not None and self.every % self.chunk:
+            raise ConfigError("evaluate_every", self.every, f"a multiple of chunk ({self.chunk})")
+        if any(at % self.chunk for at in self.at):
+            raise ConfigError("evaluate_at", sorted(self.at), f"multiples of chunk ({self.chunk})")
+
+    def length(self, iteration: int) -> int:
+        """Iterations of the next call: up to a multiple of `chunk`, whatever was done before."""
+        return min(self.chunk - iteration % self.chunk, self.iterations - iteration)
+
+    def due(self, iteration: int) -> bool:
+        """Whether to evaluate after it."""
+        return iteration in self.at or bool(self.every and not iteration % self.every)
+
+
+@dataclass
+class _Calls:
+    """Calls of the compiled update: how many iterations each has, and on which data."""
+
+    update: Update
+    data: PyTree
+    feed: Feed | None
+    axes: Axes
+    schedule: _Schedule
+
+    def place(self, state: PyTree, per_seed: PyTree, over: Mesh | None) -> PyTree:
+        """The state on its devices, and the data on theirs."""
+        if self.feed:
+            self.feed.begin(state, functools.partial(placed, over=over))
+        if over is not None:
+            state, self.data = devices.spread(state, self.data, per_seed, over)
+        return state
+
+    def program(self, state: PyTree, iteration: int) -> tuple[Any, PyTree]:
+        """The first call's compiled program, and its data."""
+        if self.feed:
+            data = self.feed.look()
+            return compiled(self.update, 1, Axes.of(True)).program(state, data), data
+        chunk = compiled(self.update, self.schedule.length(iteration), self.axes)
+        return chunk.program(state, self.data), self.data
+
+    def run(self, state: PyTree, length: int) -> tuple[PyTree, dict[str, np.ndarray], dict]:
+        """See `Chunk.run`."""
+        if self.feed:
+            return run_fed(self.update, length, state, self.feed)
+        return compiled(self.update, length, self.axes).run(state, self.data)
+
+
+def _whole(state: PyTree, *, seeds: int, over: Mesh | None, own: Mesh | None) -> PyTree:
+    """The state as the caller knows it; on a mesh of its own it stays there."""
+    kept = own is not None and devices.of_seeds(own) and seeds % own.size == 0
+    kept = over is None or (kept and not processes.several())
+    return state if kept else devices.gather(state, seeds)
 
 
 def evenly(iterations: int, times: int) -> frozenset[int]:
@@ -268,51 +298,6 @@ def evenly(iterations: int, times: int) -> frozenset[int]:
     return frozenset(max(round(k * iterations / times), 1) for k in range(1, times + 1))
 
 
-def _check_lengths(
-    iterations: int, chunk: int, evaluate_every: int | None, evaluate_at: Collection[int]
-) -> None:
-    if iterations < 1 or chunk < 1:
-        raise ConfigError("iterations, chunk", (iterations, chunk), "both at least 1")
-    if evaluate_every is not None and evaluate_every % chunk:
-        raise ConfigError("evaluate_every", evaluate_every, f"a multiple of chunk ({chunk})")
-    if any(at % chunk for at in evaluate_at):
-        raise ConfigError("evaluate_at", sorted(evaluate_at), f"multiples of chunk ({chunk})")
-
-
-def _resumed(
-    folder: Path | None, state: PyTree, keeper: Remembering | None, facts: Mapping[str, Any]
-) -> tuple[int, PyTree, bool, _Spent, str | None]:
-    """Iteration, state, whether it had finished, what it cost and its history: the newest
-    checkpoint's, of the same `facts`. `keeper` is given what is kept there."""
-    if keeper:
-        keeper.begin(state)
-    like = _bundle(state, False, _Spent(), keeper)
-    newest = checkpoint.load_newest(folder, like) if folder else None
-    if folder is None or newest is None:
-        return 0, state, False, _Spent(), None
-    iteration, bundle = newest
-    check_facts(folder, checkpoint.text(folder, iteration, ABOUT), facts)
-    if keeper:
-        keeper.kept = bundle["kept"]
-    spent, kept = _Spent(**bundle["spent"]), checkpoint.text(folder, iteration, HISTORY)
-    return iteration, bundle["state"], bool(bundle["finished"]), spent, kept
-
-
-def _tell_need(
-    chunk: Chunk, state: PyTree, data: PyTree, stage: str, context: RunContext, copies: int
-) -> float:
-    """Put on record what a stage will take of the memory, and say it; seconds of compiling."""
-    begin = time.perf_counter()
-    program = chunk.program(state, data)
-    seconds = time.perf_counter() - begin
-    need = context.needs[stage] = memory.need(program, state, data, copies=copies)
-    if context.progress:
-        print(f"{stage}: needs about {need}", file=sys.stderr, flush=True)
-    if lacking := memory.lacking(need):
-        warnings.warn(f"{stage}: needs about {need}. {lacking}", stacklevel=3)
-    return seconds
-
-
 def _agreed(context: RunContext | None, late: bool = False) -> tuple[bool, bool]:
     """Whether a stop was requested, and whether a checkpoint is due, in any process."""
     stop = context.stop if context else None
@@ -320,24 +305,6 @@ def _agreed(context: RunContext | None, late: bool = False) -> tuple[bool, bool]
     if asked and stop and not stop.requested:
         stop.request()
     return asked, late
-
-
-class _Spent(NamedTuple):
-    """Seconds so far; kept in the checkpoint so that a resumed run can say what it cost."""
-
-    compile: float = 0.0
-    run: float = 0.0
-    wall: float = 0.0
-
-    def plus(self, **seconds: float) -> _Spent:
-        return self._replace(**{k: getattr(self, k) + v for k, v in seconds.items()})
-
-
-def _bundle(
-    state: PyTree, finished: bool, spent: _Spent, keeper: Remembering | None
-) -> dict[str, Any]:
-    bundle = {"state": state, "finished": int(finished), "spent": spent._asdict()}
-    return bundle | ({"kept": keeper.kept} if keeper else {})
 
 
 def _check_rows(data: PyTree, per_seed: PyTree, seeds: int) -> None:

@@ -209,10 +209,7 @@ def rollout(
         member = fixed if members is None else draw_members(members, draw_key, batch)
         next_state, out = model.step(params, step_key, state, action, member)
         chex.assert_shape(list(out), (batch,))
-        # The horizon is a truncation: a value still follows, so targets bootstrap there.
-        cut = out.truncated | (t == horizon - 1)
-        if threshold is not None:
-            cut |= out.uncertainty > threshold
+        cut = _cut(out, t == horizon - 1, threshold)
         ended = cut | (out.terminated if stop_at_termination else False)
         step = Step(
             observation,
@@ -236,6 +233,13 @@ def rollout(
         (state, memory, _), (steps, valid) = jax.lax.scan(advance, carry, jnp.arange(horizon))
         return Trajectory(steps, valid, state, memory)
     return _chunked(advance, carry, horizon, early_exit)
+
+
+def _cut(out: StepResult, last: jax.Array, threshold: jax.Array | float | None) -> jax.Array:
+    """`[B]` bool: what a row is truncated by, if it did not terminate."""
+    # The horizon is a truncation: a value still follows, so targets bootstrap there.
+    cut = out.truncated | last
+    return cut if threshold is None else cut | (out.uncertainty > threshold)
 
 
 def _check(horizon: int, early_exit: int | None, members: Members | None) -> None:

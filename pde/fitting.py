@@ -196,17 +196,7 @@ def fit(
     often = evaluations if validation is not None else 1
     training = _training(training, steps, stride, data_set, often)
     functions = make_training(own.emulator, training)
-    data: Any = (
-        windows_feed(
-            u,
-            conditions_of(data_set, own.conditions, own.constant),
-            functools.partial(scaled, own.units, axes=len(own.grid)),
-            own.emulator.frames,
-            training,
-        )
-        if isinstance(u, np.memmap)
-        else standardised(data_set, u, own.units, own.conditions, own.constant)
-    )
+    data = _data(data_set, u, own, training)
     keys: Any = jax.random.split(jax.random.key(key) if isinstance(key, int) else key, seeds)
     begin: Callable[..., AveragedState] = functions.init
     if start is not None:
@@ -228,6 +218,15 @@ def fit(
     )
     params = validated.best if validated else trained.state.average
     return Fitted(replace(own, params=params), trained, training)
+
+
+def _data(fields: FieldSet, u: np.ndarray, own: TrainedEmulator, training: Training) -> Any:
+    """What the loop trains on: fields in memory, or a feed of windows of those on the disk."""
+    if not isinstance(u, np.memmap):
+        return standardised(fields, u, own.units, own.conditions, own.constant)
+    conditions = conditions_of(fields, own.conditions, own.constant)
+    scale = functools.partial(scaled, own.units, axes=len(own.grid))
+    return windows_feed(u, conditions, scale, own.emulator.frames, training)
 
 
 def untrained(

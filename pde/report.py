@@ -15,6 +15,7 @@ from .evaluation import Evaluation, Holdout, high_correlation_times, late_spectr
 from .fieldset import FieldSet
 from .fitting import Fitted
 from .pictures import draw_rollouts, draw_spectra, line
+from .trained import TrainedEmulator
 
 COLOURS = {
     "persistence": "#888888",
@@ -60,17 +61,23 @@ def make_report(
     _draw_validation(report, fitted, name)
     spectra = {name: (arm.first_error[:, -1], arm.late) for name, arm in arms.items()}
     draw_spectra(report, spectra, late, colours=COLOURS)
-    seen = ", ".join(own.conditions) or "no conditions"
-    report.note(
-        f"Trained on {train.shape[0]} trajectories of {train.shape[1]} frames, tested on "
-        f"{len(data.fields.fields)} others, {data.steps} steps of {dt:g} in {clock}. Errors are in "
-        f"standard deviations of the training data. The emulator sees {seen}."
-    )
+    _note(report, own, train, data)
     if held:
         report.note(
             f"The test ends at {end:g} in {clock}: T(0.8) of {', '.join(held)} is at least that, "
             "and how much more is unknown. Longer trajectories, or --test with such, would show it."
         )
+
+
+def _note(report: Report, own: TrainedEmulator, train: FieldSet, data: Holdout) -> None:
+    """What was trained and tested on, and what of it is assumed."""
+    clock = "time" if own.dt else "frames"
+    seen = ", ".join(own.conditions) or "no conditions"
+    report.note(
+        f"Trained on {train.shape[0]} trajectories of {train.shape[1]} frames, tested on "
+        f"{len(data.fields.fields)} others, {data.steps} steps of {data.dt:g} in {clock}. Errors "
+        f"are in standard deviations of the training data. The emulator sees {seen}."
+    )
     if own.constant:
         names = ", ".join(train.channels[i] for i in own.constant)
         report.note(

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jaxrl_rollouts.config_json import from_json
+from jaxrl_rollouts.config_json import earlier_version, from_json
 from jaxrl_rollouts.errors import CheckpointError
 from jaxrl_rollouts.foreign import check_room
 from jaxrl_rollouts.record.saved import (
@@ -99,7 +99,8 @@ def _config(
         found = sorted(given) if isinstance(given, dict) else given
         known_names = ", ".join(registry)
         raise CheckpointError(f"{path}: {key}: found {found!r}, expected one of {known_names}")
-    return from_json(registry[name], settings, f"{path}: {key}")
+    with earlier_version("train the emulator again"):
+        return from_json(registry[name], settings, f"{path}: {key}")
 
 
 def _scale(path: Path, given: Any) -> Scale:

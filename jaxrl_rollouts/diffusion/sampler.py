@@ -139,6 +139,68 @@ def multistep(levels: np.ndarray, config: SamplerConfig) -> Multistep:
     return Multistep(keep, 1.0 - keep, lean, noise)
 
 
+class _Sampling(NamedTuple):
+    """What every step of one call of `sample` shares."""
+
+    denoise: Denoise
+    params: PyTree
+    guidance: Guidance
+    guide_params: PyTree
+    key: jax.Array
+    config: SamplerConfig
+    churns: bool
+
+    def own(self, x: jax.Array, sigma: jax.Array) -> jax.Array:
+        return self.denoise(self.params, x, sigma)
+
+    def guided(self, x: jax.Array, sigma: jax.Array) -> jax.Array:
+        if self.guidance.correct is None:
+            return self.own(x, sigma)
+        return self.guidance.correct(self.guide_params, x, sigma, self.own)
+
+    def noise(self, x: jax.Array, index: jax.Array) -> jax.Array:
+        return draws.normal(jax.random.fold_in(self.key, index), x.shape)
+
+    def prepared(
+        self, x: jax.Array, index: jax.Array, sigma: jax.Array, added: jax.Array
+    ) -> jax.Array:
+        """Pushed and churned."""
+        if self.guidance.push is not None:
+            place = Place(index, sigma, self.config.steps)
+            x = self.guidance.push(self.guide_params, x, place, self.own)
+        return x + added * self.noise(x, index) if self.churns else x
+
+    def advance(self, x: jax.Array, step: tuple) -> tuple[jax.Array, None]:
+        """A step of `euler` or `heun`."""
+        index, sigma, following, raised, added = step
+        x = self.prepared(x, index, sigma, added)
+        # At the churned sample, whose noise the network is asked about.
+        slope = (x - self.guided(x, raised)) / raised
+        there = x + (following - raised) * slope
+        if self.config.method == "euler":
+            return there, None
+        # `following` is above 0: the last step, to no noise, is outside the scan.
+        corrected = (there - self.guided(there, following)) / following
+        return x + (following - raised) * 0.5 * (slope + corrected), None
+
+    def advance_2m(self, carry: tuple, step: tuple) -> tuple[tuple, None]:
+        """A step of `dpmpp_2m`, which remembers the last denoised sample."""
+        (x, before), (index, sigma, *_), of_step = carry, *step
+        there = self.prepared(x, index, sigma, jnp.float32(0.0))
+        clean, lean = self.guided(there, sigma), of_step.lean
+        if self.guidance.push is not None:
+            # A pushed row left the path of its memory; its second-order term would point elsewhere.
+            lean = jnp.where((there != x).any(tuple(range(1, x.ndim)), keepdims=True), 0.0, lean)
+        x = of_step.keep * there + of_step.gain * (clean + lean * (clean - before))
+        if self.config.eta > 0:
+            x += of_step.noise * self.noise(x, index)
+        return (x, clean), None
+
+
+def _float32(columns: PyTree) -> PyTree:
+    return jax.tree.map(lambda column: jnp.asarray(column, jnp.float32), columns)
+
+
 @functools.partial(jax.jit, static_argnames=("denoise", "shape", "config", "edm", "guidance"))
 def sample(
     denoise: Denoise,
@@ -177,65 +239,21 @@ def sample(
     raised = levels[:-1] * (1.0 + gamma)
     # In float64 here: where no noise is added the difference is zero, not a NaN of a root.
     added = config.churn_noise * np.sqrt(np.maximum(raised**2 - levels[:-1] ** 2, 0.0))
-    plan = tuple(
-        jnp.asarray(column, jnp.float32) for column in (levels[:-1], levels[1:], raised, added)
-    )
+    plan = _float32((levels[:-1], levels[1:], raised, added))
     start_key, key = jax.random.split(key)
-
-    def own(x: jax.Array, sigma: jax.Array) -> jax.Array:
-        return denoise(params, x, sigma)
-
-    def guided(x: jax.Array, sigma: jax.Array) -> jax.Array:
-        if guidance.correct is None:
-            return own(x, sigma)
-        return guidance.correct(guide_params, x, sigma, own)
-
-    def prepared(x: jax.Array, index: jax.Array, sigma: jax.Array, added: jax.Array) -> jax.Array:
-        """Pushed and churned."""
-        if guidance.push is not None:
-            x = guidance.push(guide_params, x, Place(index, sigma, config.steps), own)
-        if not churns:
-            return x
-        return x + added * draws.normal(jax.random.fold_in(key, index), x.shape)
-
-    def advance(x: jax.Array, step: tuple) -> tuple[jax.Array, None]:
-        index, sigma, following, raised, added = step
-        x = prepared(x, index, sigma, added)
-        # At the churned sample, whose noise the network is asked about.
-        slope = (x - guided(x, raised)) / raised
-        there = x + (following - raised) * slope
-        if config.method == "euler":
-            return there, None
-        # `following` is above 0: the last step, to no noise, is outside the scan.
-        corrected = (there - guided(there, following)) / following
-        return x + (following - raised) * 0.5 * (slope + corrected), None
-
-    def advance_2m(carry: tuple, step: tuple) -> tuple[tuple, None]:
-        (x, before), (index, sigma, *_), of_step = carry, *step
-        there = prepared(x, index, sigma, jnp.float32(0.0))
-        clean, lean = guided(there, sigma), of_step.lean
-        if guidance.push is not None:
-            # A pushed row left the path of its memory; its second-order term would point elsewhere.
-            lean = jnp.where((there != x).any(tuple(range(1, x.ndim)), keepdims=True), 0.0, lean)
-        x = of_step.keep * there + of_step.gain * (clean + lean * (clean - before))
-        if config.eta > 0:
-            x += of_step.noise * draws.normal(jax.random.fold_in(key, index), x.shape)
-        return (x, clean), None
-
+    sampling = _Sampling(denoise, params, guidance, guide_params, key, config, churns)
     # The data's own deviation is left out: it is small beside sigma_max (EDM, algorithm 1).
     x = (config.sigma_max or edm.sigma_max) * draws.normal(start_key, shape)
     steps = (jnp.arange(config.steps, dtype=jnp.int32), *plan)
     early = jax.tree.map(lambda column: column[:-1], steps)
     if config.method == "dpmpp_2m":
-        of_steps = jax.tree.map(
-            lambda column: jnp.asarray(column, jnp.float32), multistep(levels, config)
-        )
-        (x, _), _ = jax.lax.scan(advance_2m, (x, jnp.zeros_like(x)), (early, of_steps))
+        of_steps = _float32(multistep(levels, config))
+        (x, _), _ = jax.lax.scan(sampling.advance_2m, (x, jnp.zeros_like(x)), (early, of_steps))
     else:
-        x, _ = jax.lax.scan(advance, x, early)
+        x, _ = jax.lax.scan(sampling.advance, x, early)
     # An Euler step to noise 0 is the denoised sample itself; outside the scan it costs one call.
     index, sigma, _, raised, added = jax.tree.map(lambda column: column[-1], steps)
-    return guided(prepared(x, index, sigma, added), raised)
+    return sampling.guided(sampling.prepared(x, index, sigma, added), raised)
 
 
 def check_finite(samples: jax.Array, what: str = "samples") -> jax.Array:

@@ -21,7 +21,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..config_json import from_json, to_json
+from ..config_json import earlier_version, read, to_json
+from ..configs import check
 from ..errors import CheckpointError, DataError, StorageError
 from ..foreign import code_in
 from .files import plain, read_json, write_json_atomically
@@ -170,7 +171,10 @@ class RunFolder:
 
     def config_as(self, cls: type) -> Any:
         """The configuration as an instance of the dataclass `cls`; `ConfigError` if it is none."""
-        return from_json(cls, self.config, str(self.path / "run.json"))
+        with earlier_version("start a new run"):
+            config = read(cls, self.config, str(self.path / "run.json"))
+        check(config)
+        return config
 
     def stage(self, name: str) -> Path:
         """The (existing) subfolder of a training stage; `name` is a plain folder name."""

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jaxrl_rollouts import plugins
+from jaxrl_rollouts.cli.main import main
 from jaxrl_rollouts.cli.options import parse_run
 from jaxrl_rollouts.config_json import from_json, to_json
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde import Fno, Mse, Refiner, Resnet
 from jaxrl_rollouts.pde.train_command import TrainConfig
+from jaxrl_rollouts.record.files import write_json_atomically
+from jaxrl_rollouts.record.folder import RunFolder
 
 OWN = """
 from dataclasses import dataclass
@@ -49,3 +55,28 @@ def test_a_network_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     plugins.trust(*plugins.typed(words))
     network = parsed(*words).network
     assert (type(network).__name__, network.width, network.modes) == ("Mine", 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"updates": 20}, "updates: found 'an unknown setting'"),
+        ({"objective": "mse", "mse": {"unroll": 1}}, "mse: found 'an unknown setting'"),
+        ({"objective": {"refiner": {"steps": 3}}}, "objective.steps: found 'an unknown setting'"),
+        ({"network": {"kind": "fno", "width": 3}}, r"network: found \['kind', 'width'\], expected"),
+        ({"objective": {"one_step": {}}}, "objective: found 'one_step', expected one of mse"),
+    ],
+)
+def test_a_run_of_an_earlier_version_ends_in_one_line(
+    tmp_path: Path, changes: dict[str, Any], found: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = RunFolder.create(tmp_path, "pde_train", "smoke", TrainConfig(), "")
+    record = json.loads((folder.path / "run.json").read_text())
+    record["config"].update(changes)
+    record.pop("digest")
+    write_json_atomically(folder.path / "run.json", record, seal=True)
+    with pytest.raises(SystemExit, match=str(ConfigError.exit_code)):
+        main(["resume", str(folder.path)])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(found, line)
+    assert line.endswith("settings were renamed since it was written: start a new run")
