@@ -66,7 +66,9 @@ def _verdict(found: Measured) -> str:
     returns = found.returns
     failed = int((~np.isfinite(returns)).sum())
     if failed:
-        return f"Do not use it: training diverged in {failed} of {len(returns)} seeds."
+        others = f"; the others earn {_range(returns[np.isfinite(returns)])}"
+        many = f"{failed} of {len(returns)} seeds"
+        return f"Undecided: training diverged in {many}{others * (failed < len(returns))}."
     earned = f"{_range(returns)} in {_seeds(len(returns))}, the data {_number(found.behaviour)}"
     if found.unlike:
         return f"Undecided: the policy earns {earned}, but {found.unlike}."

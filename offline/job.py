@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.finite import OnDivergence
 from jaxrl_rollouts.loop import evenly
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
@@ -54,6 +55,7 @@ def train(
     world_models: PyTree = (),
     sweep: Mapping[str, Sequence[float]] | None = None,
     context: RunContext | None = None,
+    on_divergence: OnDivergence = "drop",
     progress: bool | None = None,
     on_evaluation: OnEvaluation | None = None,
 ) -> TrainResult:
@@ -77,6 +79,8 @@ def train(
             one program; the result has as many times `seeds`, of which seeds vary fastest.
         context: a run whose folder keeps checkpoints and policies; a run that was cut goes on from
             there. None leaves nothing behind.
+        on_divergence: of a seed whose numbers become non-finite. It is dropped: the others go on
+            with the same bits, its numbers and policy are NaN. Or it ends the training, "raise".
         progress: show it, without a `context`, which has its own setting; None shows it on a
             terminal and in a notebook.
         on_evaluation: called after every evaluation with the gradient steps so far and the metrics,
@@ -86,7 +90,7 @@ def train(
     Raises:
         ConfigError: an unknown method, preset or setting, or one out of range.
         DataError: the dataset cannot be read, or does not fit its environment or the method.
-        DivergenceError: training became non-finite.
+        DivergenceError: training became non-finite, in the last of the seeds if they are dropped.
         Interrupted: the context's stop flag was raised; the run can be resumed.
     """
     if not isinstance(dataset, Dataset):
@@ -103,6 +107,7 @@ def train(
         dynamics,
         world_models,
         {key: tuple(values) for key, values in (sweep or {}).items()},
+        on_divergence,
     )
     with ExitStack() as closing:
         if context is None and (interactive() if progress is None else progress):
@@ -154,6 +159,7 @@ def train_method(
             context=context,
             save_every_seconds=made.save_every_seconds,
             about={"method": method.name, method.name: kept, "sweep": job.sweep, **made.about},
+            on_divergence=job.on_divergence,
         )
     return finish(
         trained,

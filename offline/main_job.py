@@ -159,6 +159,10 @@ def report_of(result: TrainResult, job: Job) -> Report:
     if note := getattr(source, "synthetic", ""):
         report.note(note)
     page.note_best(report, result.best)
+    for seed, iteration in sorted(result.trained.diverged.items()):
+        report.note(
+            f"Seed {seed} diverged at iteration {iteration}: its numbers and policy are NaN."
+        )
     world = getattr(result.method, "world", None)
     for fact in warnings_of(source.dataset, source.env, world, imagines=result.method.imagines):
         report.note(fact)

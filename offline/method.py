@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 import jax
 
 from jaxrl_rollouts.configs import check, coefficients, positive, settings, unknown
+from jaxrl_rollouts.finite import OnDivergence
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.scaler import Scaler, fit_scaler
 from jaxrl_rollouts.trees import PyTree
@@ -203,6 +204,8 @@ class Job:
         dynamics: rolled in place of world models fitted here.
         world_models: parameters of `dynamics`, leading axis = seeds; `()` where it has none.
         sweep: values of a coefficient, trained side by side in one program.
+        on_divergence: of a seed whose numbers become non-finite: it is dropped and the others go
+            on, or the training ends.
     """
 
     seeds: int = positive(2)
@@ -213,6 +216,7 @@ class Job:
     dynamics: Dynamics | None = field(default=None, compare=False)
     world_models: PyTree = field(default=(), compare=False)
     sweep: Mapping[str, tuple[float, ...]] = field(default_factory=dict, compare=False)
+    on_divergence: OnDivergence = "drop"
 
     @property
     def arms(self) -> int:

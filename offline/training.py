@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.finite import OnDivergence
 from jaxrl_rollouts.loop import Trained, train
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.rollouts import where_rows
@@ -41,6 +42,7 @@ def train_learner(
     context: RunContext | None = None,
     save_every_seconds: float = 60.0,
     about: Any = None,
+    on_divergence: OnDivergence = "raise",
 ) -> Trained:
     """Train `seeds` learners side by side.
 
@@ -52,7 +54,8 @@ def train_learner(
         iterations: of the loop, each of `learner.per_iteration` gradient steps.
         per_seed: which parts of the data each seed has for itself, as for `loop.train`.
         evaluate: of `evaluator`, say.
-        evaluate_every, evaluate_at, stage, context, save_every_seconds, about: as for `loop.train`.
+        evaluate_every, evaluate_at, stage, context, save_every_seconds, about, on_divergence: as
+            for `loop.train`.
 
     Returns:
         `Trained` whose state is the learner's with a leading seed axis.
@@ -72,6 +75,7 @@ def train_learner(
         context=context,
         save_every_seconds=save_every_seconds,
         about=about,
+        on_divergence=on_divergence,
     )
 
 

@@ -9,10 +9,14 @@ import jax
 import numpy as np
 import pytest
 
+from jaxrl_rollouts.errors import CheckpointError, DivergenceError
 from jaxrl_rollouts.offline.agents.td3_bc import Td3Bc
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset
+from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.job import train
+from jaxrl_rollouts.offline.recipes import recipe
+from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, true_dynamics
 
 LOOKS: dict[str, Any] = {"seeds": 2, "evaluations": 1, "episodes": 2}
 SMALL = Td3Bc(hidden=(8,), batch_size=16, steps=8, per_iteration=2)
@@ -53,3 +57,33 @@ def test_progress_leaves_nothing_behind_and_changes_no_bit(
     assert "pendulum-mixed-td3-bc: 100% 8/8" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
     assert (shown.returns == silent.returns).all()
+
+
+def shifted() -> Dynamics:
+    """The simulator with `params` added to its rewards: NaN spoils one seed alone."""
+    truth = true_dynamics(make("pendulum"))
+
+    def step(params: Any, key: Any, state: Any, action: Any, members: Any) -> Any:
+        following, out = truth.model.step((), key, state, action, members)
+        return following, out._replace(reward=out.reward + params)
+
+    return truth._replace(model=truth.model._replace(step=step))
+
+
+@pytest.mark.filterwarnings("ignore:stage pendulum")
+def test_a_seed_that_diverges_costs_itself_alone() -> None:
+    method = recipe("base", "smoke", dataset(), steps=40)
+    given: dict[str, Any] = dict(LOOKS, dynamics=shifted())
+    whole = train(dataset(), method, **given, world_models=np.zeros(2, np.float32))
+    spoiled = np.array([0.0, np.nan], np.float32)
+    result = train(dataset(), method, **given, world_models=spoiled)
+    assert list(result.trained.diverged) == [1]
+    assert result.returns[0] == whole.returns[0] and np.isnan(result.returns[1])
+    for a, b in zip(*(jax.tree.leaves(r.actor(0)) for r in (result, whole)), strict=True):
+        np.testing.assert_array_equal(a, b)
+    with pytest.raises(CheckpointError, match="diverged; take another seed"):
+        result.policy(1)
+    with pytest.raises(DivergenceError, match="seed 1"):
+        train(dataset(), method, **given, world_models=spoiled, on_divergence="raise")
+    with pytest.raises(DivergenceError):
+        train(dataset(), method, **given, world_models=np.full(2, np.nan, np.float32))
