@@ -25,6 +25,7 @@ import jax
 import numpy as np
 
 FORMAT = 1
+LESS = 2  # 1 whose observations are less an offset
 FACTS, PROGRAM = "policy.json", "policy.bin"
 MOST = {FACTS: 2**20, PROGRAM: 2**29}  # bytes of each that are read
 # Code outside of the program that it may call: all others, Python's callbacks among them, run what
@@ -61,6 +62,8 @@ class Player:
         low, high = facts.get("action_low"), facts.get("action_high")
         self.action_low = -ones if low is None else np.asarray(low, np.float32)
         self.action_high = ones if high is None else np.asarray(high, np.float32)
+        offset = facts.get("offset")
+        self._offset = None if offset is None else np.asarray(offset, np.float64)
         self._state: list[Any] | None = None  # fresh, last action, memory
 
     def __call__(self, observation: Any, reward: Any = None) -> np.ndarray:
@@ -111,7 +114,7 @@ class Player:
     def _observations(self, observation: Any) -> tuple[np.ndarray, bool]:
         """`[B, S]`, and whether it was one."""
         size = self.observation_size
-        values = self._numbers("observation", observation)
+        values = self._numbers("observation", observation, self._offset)
         if values.ndim not in (1, 2) or values.shape[-1] != size or not values.size:
             expected = f"[{size}] or [B, {size}]"
             raise self._wrong("observation", f"shape {list(values.shape)}", expected)
@@ -128,11 +131,16 @@ class Player:
             raise self._wrong("reward", f"shape {list(values.shape)}", f"[] or [{len(fresh)}]")
         return np.broadcast_to(values, fresh.shape)
 
-    def _numbers(self, key: str, given: Any) -> np.ndarray:
+    def _numbers(self, key: str, given: Any, offset: np.ndarray | None = None) -> np.ndarray:
+        """As float32; an offset is subtracted before, in float64, as the data's was."""
         try:
-            values = np.asarray(given, np.float32)
+            values = np.asarray(given, np.float64)
         except (TypeError, ValueError):
             raise self._wrong(key, type(given).__name__, "real numbers") from None
+        if offset is not None and values.shape[-1:] == offset.shape:
+            values = values - offset
+        with np.errstate(over="ignore"):  # an overflow is not finite, which is refused below
+            values = values.astype(np.float32)
         if np.ma.is_masked(given):
             raise self._wrong(key, "masked entries", "none")
         if not np.isfinite(values).all():
@@ -166,8 +174,8 @@ def load_exported(file: str | Path) -> Player:
     except Exception as error:  # whatever zipfile and json raise of a damaged file
         raise ValueError(f"{file}: found no exported policy ({_line(error)})") from None
     found = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
-    if found != FORMAT:
-        raise ValueError(f"{file}: format: found {_line(repr(found))}, expected {FORMAT}")
+    if found not in (FORMAT, LESS):
+        raise ValueError(f"{file}: format: found {_line(repr(found))}, expected {FORMAT} or {LESS}")
     try:
         exported = deserialize(program)
         text = exported.mlir_module()
@@ -227,13 +235,13 @@ def _wrong_facts(facts: Mapping[str, Any], exported: Any) -> str:
         return "found the facts of a policy, expected those of another program"
     if sum(math.prod(shape) for shape, _ in taken) > MOST[PROGRAM]:
         return f"found {_line(taken)}, expected at most {MOST[PROGRAM]:,} numbers"
-    for name in ("action_low", "action_high"):
+    for name, size in (("action_low", action), ("action_high", action), ("offset", observation)):
         bound = facts.get(name)
-        numbers = isinstance(bound, list) and len(bound) == action
+        numbers = isinstance(bound, list) and len(bound) == size
         if bound is not None and not (
             numbers and all(type(x) in (int, float) and math.isfinite(x) for x in bound)
         ):
-            return f"found no {name}, expected {action} numbers or null"
+            return f"found no {name}, expected {size} numbers or null"
     return ""
 
 

@@ -7,7 +7,7 @@ prediction = fitted.predict(x)                                 # mean and std [E
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ from .fit_data import split_holdout
 from .fitting import FitState, Fitter, elite_members, make_fitter
 from .gaussian import Gaussian
 from .loop import Trained, train
-from .outside import to_numbers, warn_of_rounding
+from .outside import find_offset, subtract, to_numbers
 from .record.context import RunContext
 from .scaler import Scaler, fit_scaler
 from .trees import PyTree
@@ -34,8 +34,10 @@ class FittedEnsemble(NamedTuple):
     Attributes:
         fitter: its functions; `fitter.ensemble.apply_all` takes standardised rows.
         elites: parameters of the best members, leaves `[seeds, E, ...]`, best first.
-        inputs, targets: how rows are standardised.
+        inputs, targets: how rows are standardised, less their `offsets`.
         trained: history and times of the fit.
+        offsets: `[I]` and `[O]` float64, subtracted from inputs and targets before float32 is
+            taken; None where float32 holds their changes.
     """
 
     fitter: Fitter
@@ -43,14 +45,23 @@ class FittedEnsemble(NamedTuple):
     inputs: Scaler
     targets: Scaler
     trained: Trained
+    offsets: tuple[np.ndarray | None, np.ndarray | None] = (None, None)
 
     def predict(self, inputs: ArrayLike, seed: int = 0) -> Gaussian:
-        """What every elite expects, in the data's units: mean and std `[E, B, O]` of `[B, I]`."""
+        """What every elite expects, in the data's units: mean and std `[E, B, O]` of `[B, I]`.
+
+        Means of targets that had an offset are numpy's float64.
+        """
         elites = jax.tree.map(lambda leaf: leaf[seed], self.elites)
-        rows = self.inputs.normalise(jnp.asarray(inputs, jnp.float32))
+        of_inputs, of_targets = self.offsets
+        given = inputs if of_inputs is None else subtract(np.asarray(inputs), of_inputs)
+        rows = self.inputs.normalise(jnp.asarray(given, jnp.float32))
         mean, log_var = self.fitter.ensemble.apply_all(elites, rows)
         std = jnp.exp(0.5 * log_var) * self.targets.std
-        return Gaussian(self.targets.denormalise(mean), std)
+        means: Any = self.targets.denormalise(mean)
+        return Gaussian(
+            means if of_targets is None else np.asarray(means, np.float64) + of_targets, std
+        )
 
 
 def fit_ensemble(
@@ -77,26 +88,25 @@ def fit_ensemble(
         DivergenceError: the fit became non-finite.
 
     Warns:
-        UserWarning: float32 loses the changes of a column.
+        UserWarning: float32 loses the changes of a column, whatever is subtracted from it.
     """
     config = config or EnsembleConfig()
     given = [
         to_numbers("ensemble", name, rows)
         for name, rows in (("inputs", inputs), ("targets", targets))
     ]
-    with np.errstate(over="ignore"):  # an overflow becomes infinite, which is refused below
-        x, y = (rows.astype(np.float32) for rows in given)
+    x, y = given
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or not len(x):
         expected = "[n, I] and [n, O]"
         raise DataError(
             "ensemble", "inputs, targets", f"{list(x.shape)}, {list(y.shape)}", expected
         )
+    offsets = find_offset("ensemble", "inputs", x), find_offset("ensemble", "targets", y)
+    x, y = (subtract(rows, offset) for rows, offset in zip(given, offsets, strict=True))
     for name, rows in (("inputs", x), ("targets", y)):
         if not np.isfinite(rows).all():
             bad = int(np.argwhere(~np.isfinite(rows))[0, 0])
             raise DataError("ensemble", name, f"{rows[bad]} in row {bad}", "finite numbers")
-    for name, rows in zip(("inputs", "targets"), given, strict=True):
-        warn_of_rounding("ensemble", name, rows)
     scalers = fit_scaler(jnp.asarray(x)), fit_scaler(jnp.asarray(y))
     scaled = (np.asarray(s.normalise(jnp.asarray(v))) for s, v in zip(scalers, (x, y), strict=True))
     fitter = make_fitter(config, x.shape[1], y.shape[1])
@@ -114,7 +124,7 @@ def fit_ensemble(
         about=config,
     )
     best = jax.jit(jax.vmap(functools.partial(_elites, config.elites)))(trained.state)
-    return FittedEnsemble(fitter, best, *scalers, trained)
+    return FittedEnsemble(fitter, best, *scalers, trained, offsets)
 
 
 def _elites(count: int, state: FitState) -> PyTree:

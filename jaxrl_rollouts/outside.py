@@ -54,13 +54,16 @@ def _ragged(array: np.ndarray) -> bool:
     return any(isinstance(value, list | tuple | np.ndarray) for value in flat)
 
 
+WIDE = "its range is too wide for steps of this size"
 ROUNDED = 0.01  # share of a column's median change that rounding to float32 may take
+NOISE = 1e-13  # of a column's largest number: what float64 arithmetic leaves of a constant
 
 
 def rounding_loss(values: np.ndarray) -> np.ndarray:
     """Error of rounding columns `[N, F]` to float32, over their median change from row to row.
 
-    Columns without a change, and those that float32 holds as they are, have no loss.
+    Columns without a change, or none beyond `NOISE`, and those that float32 holds as they are, have
+    no loss.
     """
     if values.dtype.kind == "f" and values.dtype.itemsize <= 4 or len(values) < 2:
         return np.zeros(values.shape[1])
@@ -69,19 +72,49 @@ def rounding_loss(values: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore", invalid="ignore"):
             error = np.abs(column - column.astype(np.float32))
             change = np.abs(np.diff(column))
-        change, error = change[change > 0], error[np.isfinite(error)]
+            least = NOISE * np.fmax.reduce(np.abs(column[np.isfinite(column)]), initial=0.0)
+        change, error = change[change > least], error[np.isfinite(error)]
         if len(change) and len(error):
             loss[index] = error.max() / np.median(change)
     return loss
 
 
-def warn_of_rounding(source: str | Path, key: str, values: np.ndarray) -> None:
+def warn_of_rounding(source: str | Path, key: str, values: np.ndarray, hint: str) -> None:
     """Warn of columns `[N, F]` whose changes float32 loses (`ROUNDED`)."""
     loss = rounding_loss(values)
     for index in np.flatnonzero(loss > ROUNDED):
         warnings.warn(
             f"{source}: {key}[{index}]: float32 rounds it by {100 * loss[index]:.2g} % of its "
-            "median change from row to row; subtract an offset from this column, in the data and "
-            "in the environment",
+            f"median change from row to row; {hint}",
             stacklevel=3,
         )
+
+
+def find_offset(source: str | Path, key: str, values: np.ndarray) -> np.ndarray | None:
+    """What to subtract from columns `[N, S]` so that float32 holds their changes.
+
+    Returns:
+        `[S]` float64, the median of columns that lose more than `ROUNDED` of their median change
+        and 0 of the others; None where that is all of them.
+
+    Warns:
+        UserWarning: of columns that lose it all the same.
+    """
+    bad = np.flatnonzero(rounding_loss(values) > ROUNDED)
+    offset = np.zeros(values.shape[1])
+    for index in bad.tolist():
+        column = np.asarray(values[:, index], np.float64)
+        # Itself a float32: compiled simulators subtract it without another rounding.
+        middle = float(np.float32(np.median(column[np.isfinite(column)])))
+        offset[index] = middle if np.isfinite(middle) else 0.0
+    if len(bad):
+        warn_of_rounding(source, key, np.asarray(values, np.float64) - offset, WIDE)
+    return offset if offset.any() else None
+
+
+def subtract(values: np.ndarray, offset: np.ndarray | None) -> np.ndarray:
+    """`[..., S]` float32, less an offset that is subtracted in float64."""
+    with np.errstate(over="ignore"):  # an overflow becomes inf
+        if offset is not None:
+            values = np.asarray(values, np.float64) - offset
+        return np.ascontiguousarray(values, dtype=np.float32)

@@ -244,4 +244,5 @@ def write_rows(
         infos,
         action_low=env.action_low,
         action_high=env.action_high,
+        offset=env.offset,
     )

@@ -147,9 +147,10 @@ def _scripted(policy: str, env: str) -> tuple[Environment, Policy, Any]:
     from .behaviours.acrobot import EXPERT, pump_policy
     from .collect import random_policy
     from .environments import make
+    from .environments.offset import lossless
     from .environments.pendulum import SwingUp, swing_up_policy
 
-    environment = make(env or "pendulum")
+    environment = lossless(make(env or "pendulum"))
     known = OF_ENVIRONMENT.get(environment.name, ("random",))
     if policy not in known:
         places = [name for name, policies in OF_ENVIRONMENT.items() if policy in policies]
@@ -176,7 +177,7 @@ def _trained(policy: str, env: str) -> tuple[Environment, SavedPolicy]:
         )
     environment = make(env) if env else make_named(trained.environment)
     trained.sees(environment)
-    return environment, trained
+    return trained.placed(environment), trained
 
 
 def _with_memory(

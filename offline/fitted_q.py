@@ -28,6 +28,7 @@ from jaxrl_rollouts.scaler import Scaler, fit_scaler
 from jaxrl_rollouts.trees import PyTree
 
 from .data import Dataset, Transitions, to_device
+from .data.offsets import with_offset
 from .data.transitions import episodes
 from .method import Agent
 from .result import TrainResult
@@ -160,7 +161,8 @@ def fqe(
     least = round(CONSTANTS / (config.tau * (1.0 - discount)))
     if config.steps < least:
         raise ConfigError("steps", config.steps, f"at least {least:,}: three time constants")
-    dataset = result.source.dataset if dataset is None else dataset
+    own = result.source.dataset
+    dataset = own if dataset is None else with_offset(dataset, own.offset)
     policies = len(jax.tree.leaves(result.actors)[0])
     key, boot_key, act_key = jax.random.split(jax.random.key(seed), 3)
     data, unit = fqe_data(dataset, result.actors, discount, config.members, boot_key)

@@ -20,6 +20,7 @@ from .data.transitions import Dataset, episodes
 from .environments.absent import NONE, no_simulator
 from .environments.base import Environment, own_bounds, with_columns
 from .environments.gymnasium_ import NoTimeLimitError, from_gymnasium
+from .environments.offset import shifted
 from .environments.registry import ROBOTICS, absent_task, is_known, make, make_named
 from .environments.terminations import never
 
@@ -59,7 +60,7 @@ def limited(make: Callable[[Any], Environment], environment: Any, steps: int) ->
 
 
 def same_columns(dataset: Dataset, env: Environment) -> Environment:
-    """The environment with its columns in the order of the data's.
+    """The environment with its columns in the order of the data's and less their offset.
 
     By name where both name them; else start states are compared column by column.
     """
@@ -70,7 +71,8 @@ def same_columns(dataset: Dataset, env: Environment) -> Environment:
             expected = f"the columns of {env.name}"
             found = f"columns that only one of the two has: {', '.join(missing)}"
             raise DataError(source, "observations", found, expected)
-        return with_columns(env, dataset.columns)
+        return shifted(with_columns(env, dataset.columns), dataset.offset)
+    env = shifted(env, dataset.offset)
     if env.starts is not None:
         _compare_starts(dataset, env, *env.starts(STARTS))
     return env

@@ -130,7 +130,8 @@ class Policy(Player):
             return self._greedy(self._actor, jax.random.key(0), *inputs)
 
         program = jax.export.export(jax.jit(act), platforms=PLATFORMS)(*inputs)
-        facts = {**plain(self.facts), "format": exported.FORMAT}
+        version = exported.LESS if self.facts.get("offset") else exported.FORMAT
+        facts = {**plain(self.facts), "format": version}
         file = Path(file)
         torn = file.with_name(f".{file.name}.{os.getpid()}")
         try:

@@ -31,10 +31,12 @@ from jaxrl_rollouts.trees import PyTree
 from .agents import AGENTS
 from .environments import Environment
 from .environments.base import with_columns
+from .environments.offset import shifted
 from .matching import is_simulator
 from .method import Agent, AgentConfig
 
 FORMAT = 2  # 1 did not say the bounds of actions
+LESS = 3  # 2 whose observations are less an offset
 FILE = "policy.json"
 LAST, BEST = "policy", "policy-best"  # folders of a run: after training, and of its best evaluation
 RECURRENT = "recurrent_sac"  # the kind of NEUBAY's agent, which no other method takes
@@ -64,23 +66,17 @@ class SavedPolicy(NamedTuple):
         return self.facts.get("environment") or ""
 
     def sees(self, env: Environment) -> Environment:
-        """The environment as the policy has to be shown it, its columns in the policy's order.
+        """The environment as the policy has to be shown it: `placed`, with what it remembers.
 
         Raises:
             ConfigError: its observations or actions are of other sizes, or its columns have other
                 names.
         """
-        names = self.facts.get("columns") or ()
-        if names and env.columns:
-            if set(names) != set(env.columns):
-                expected = f"the columns {', '.join(map(str, names[:6]))}, as the policy has"
-                raise ConfigError(f"environment {env.name}", list(env.columns[:6]), expected)
-            env = with_columns(env, names)
-        shown = env
+        shown = self.placed(env)
         if self.remembers:
             from .recurrent.histories import remembering
 
-            shown = remembering(env)
+            shown = remembering(shown)
         for name in _SIZES:
             if getattr(shown, name) != self.facts[name]:
                 found = f"{env.name} ({name} {getattr(shown, name)})"
@@ -88,6 +84,22 @@ class SavedPolicy(NamedTuple):
                     "environment", found, f"one with {name} {self.facts[name]}, as the policy has"
                 )
         return shown
+
+    def placed(self, env: Environment) -> Environment:
+        """The environment with its columns in the policy's order, less the policy's offset.
+
+        Raises:
+            ConfigError: its columns have other names.
+        """
+        names = self.facts.get("columns") or ()
+        if names and env.columns:
+            if set(names) != set(env.columns):
+                expected = f"the columns {', '.join(map(str, names[:6]))}, as the policy has"
+                raise ConfigError(f"environment {env.name}", list(env.columns[:6]), expected)
+            env = with_columns(env, names)
+        if len(self.facts.get("offset") or ()) == env.observation_size:
+            env = shifted(env, self.facts["offset"])
+        return env
 
     def start(self, episodes: int) -> PyTree:
         """The policy's memory at the beginning of so many episodes."""
@@ -136,10 +148,11 @@ def policy_of(
     low, high = bounds or (None, None)
     record = {
         **facts,
-        "format": FORMAT,
+        "format": LESS if env is not None and env.offset else FORMAT,
         "kind": RECURRENT if _is_recurrent(config) else AGENTS.name_of(config),
         "agent": to_json(config),
         "columns": list(env.columns) if env is not None else [],
+        "offset": list(env.offset) or None if env is not None else None,
         "environment": env.name if env is not None and is_simulator(env) else None,
         "observation_size": sizes[0],
         "action_size": sizes[1],
@@ -173,7 +186,7 @@ def read_policy(path: str | Path, *, best: bool = False) -> SavedPolicy:
         )
     folder = find_folder(path, FILE, "policy", lambda found: best == (found.name == BEST))
     file = folder / FILE
-    facts = read_facts(file, f"a {name} folder", FORMAT, _SIZES)
+    facts = read_facts(file, f"a {name} folder", (FORMAT, LESS), _SIZES)
     kind = facts.get("kind")
     if not isinstance(kind, str) or kind not in (*AGENTS, RECURRENT):
         known = ", ".join((*AGENTS, RECURRENT))
@@ -186,6 +199,9 @@ def read_policy(path: str | Path, *, best: bool = False) -> SavedPolicy:
     config: Any = from_json(_settings_of(kind), facts.get("agent"), str(file))
     with reading(file, "a policy"):
         agent = _agent(config, *(facts[name] for name in _SIZES))
+    seen, acts = (facts[name] for name in _SIZES)
+    own = seen - acts - 1 if _remembers(config) else seen
+    check_bound(file, "offset", facts.get("offset"), own)
     actors = load_params(folder, lambda key: agent.init(key).actor, facts["seeds"])
     return SavedPolicy(agent, actors, facts, _remembers(config))
 

@@ -20,6 +20,7 @@ from .data.inspection import bounds_text
 from .data.odd import extremes, odd_changes, rows_in_file
 from .data.references import OWN, Returns, normalised_score
 from .environments import Environment
+from .environments.offset import of_shifted
 from .environments.terminations import (
     Termination,
     WrongLayoutError,
@@ -103,6 +104,7 @@ def termination_of(
             return rule
         try:
             rule = termination_function(where, rows.observations.shape[1])
+            rule = of_shifted(rule, dataset.offset)
         except WrongLayoutError:
             raise
         except ConfigError:
@@ -160,7 +162,7 @@ def extreme_facts(dataset: Dataset) -> list[str]:
         f"{dataset.name}: {one.array} has {one.count:,} "
         f"{'numbers that stand for missing ones' if one.hint else 'extreme number(s)'}, first in "
         f"row {one.rows[0]}{' (' + one.hint + ')' if one.hint else ''}."
-        for one in extremes(dataset.transitions)
+        for one in extremes(dataset)
     ]
 
 

@@ -40,12 +40,16 @@ def save_trained(folder: str | Path, file: str, facts: Mapping[str, Any], params
     return folder
 
 
-def read_facts(path: Path, kind: str, version: int, sizes: Iterable[str] = ()) -> dict[str, Any]:
-    """The facts, of the `version` this library writes and with positive `sizes`."""
+def read_facts(
+    path: Path, kind: str, versions: int | tuple[int, ...], sizes: Iterable[str] = ()
+) -> dict[str, Any]:
+    """The facts, of a version that this library writes and with positive `sizes`."""
     facts = read_json(path, kind)
-    if not isinstance(facts, dict) or facts.get("format") != version:
+    versions = (versions,) if isinstance(versions, int) else versions
+    if not isinstance(facts, dict) or facts.get("format") not in versions:
         found = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
-        raise CheckpointError(f"{path}: format: found {found!r}, expected {version}")
+        expected = " or ".join(map(str, versions))
+        raise CheckpointError(f"{path}: format: found {found!r}, expected {expected}")
     for name in ("seeds", *sizes):
         size = facts.get(name)
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:

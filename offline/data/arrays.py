@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.outside import find_offset, subtract
 
 from .bounds import bounded
-from .checks import as_flags, as_floats, check_limit, validate
+from .checks import as_flags, as_floats, as_reals, check_limit, check_width, validate
 from .keys import SYNONYMS, naming, rename
 from .odd import CUT, LISTED
 from .successors import Dropped, cut_by_length, is_frozen, mismatches, shift
@@ -37,6 +38,7 @@ class Assembled(NamedTuple):
         kept: `[M]`, which rows of the arrays they are.
         action_low, action_high: as a `Dataset` has them.
         facts: `successors` and what was dropped, as `Dataset.attributes` has them.
+        offset: of the observations, as a `Dataset` has it.
     """
 
     rows: Transitions
@@ -44,6 +46,7 @@ class Assembled(NamedTuple):
     action_low: np.ndarray | None
     action_high: np.ndarray | None
     facts: dict[str, Any]
+    offset: np.ndarray | None
 
 
 def from_arrays(
@@ -118,7 +121,7 @@ def from_mapping(
     limit = steps_limit(place, max_episode_steps, None)
     renamed, names = rename(place, arrays, limit)
     with naming(names):
-        rows, _, low, high, facts = assemble(
+        done = assemble(
             place,
             renamed,
             limit=limit,
@@ -128,10 +131,26 @@ def from_mapping(
             clip=clip,
             cut_mismatches=cut_mismatches,
         )
-    facts = {"format": "arrays", **facts, **names.facts}
+    facts = {"format": "arrays", **done.facts, **names.facts}
     facts |= {} if limit is None else {"max_episode_steps": limit}
-    sha256 = identity(source, rows)
-    return Dataset(name, rows, environment, source, sha256, facts, action_low=low, action_high=high)
+    return dataset_of(name, done, environment, source, facts)
+
+
+def dataset_of(
+    name: str, done: Assembled, environment: str | None, source: Path, facts: Mapping[str, Any]
+) -> Dataset:
+    """A `Dataset` of rows from `source`, or from memory."""
+    return Dataset(
+        name,
+        done.rows,
+        environment,
+        source,
+        identity(source, done.rows, done.offset),
+        facts,
+        action_low=done.action_low,
+        action_high=done.action_high,
+        offset=done.offset,
+    )
 
 
 def assemble(
@@ -155,7 +174,9 @@ def assemble(
     for key in (*REQUIRED, *OPTIONAL):
         if isinstance(arrays.get(key), Mapping):
             raise DataError(source, key, "a dict", "one array", PARTS)
-    observations = as_floats(source, "observations", arrays["observations"], 2)
+    given = as_reals(source, "observations", arrays["observations"], 2)
+    offset = find_offset(source, "observations", given)
+    observations = subtract(given, offset)
     actions = as_floats(source, "actions", arrays["actions"], 2)
     rewards = as_floats(source, "rewards", arrays["rewards"], 1)
     terminations = as_flags(source, "terminals", arrays["terminals"])
@@ -163,7 +184,9 @@ def assemble(
     stored = "next_observations" in arrays
     following = observations
     if stored:
-        following = as_floats(source, "next_observations", arrays["next_observations"], 2)
+        after = as_reals(source, "next_observations", arrays["next_observations"], 2)
+        check_width(source, "next_observations", after, given.shape[1])
+        following = subtract(after, offset)
     actions, low, high = bounded(
         source, "actions", actions, action_low, action_high, limit=action_limit, clip=clip
     )
@@ -171,16 +194,17 @@ def assemble(
     validate(rows, source, action_limit=action_limit, keys=FILE_KEYS)
     if stored and cut_mismatches:
         rows, facts = _cut_mismatches(source, rows)
-        return Assembled(rows, np.arange(len(rewards)), low, high, facts)
+        return Assembled(rows, np.arange(len(rewards)), low, high, facts, offset)
     if stored:
-        return Assembled(rows, np.arange(len(rewards)), low, high, stored_facts(source, rows))
+        facts = stored_facts(source, rows)
+        return Assembled(rows, np.arange(len(rewards)), low, high, facts, offset)
     shifted = shift(observations, terminations, truncations)
     check_kept(source, len(shifted.rows))
     rows = take_rows(rows, shifted.rows)._replace(
         next_observations=shifted.next_observations, truncations=shifted.truncations
     )
     facts = shifted_facts(terminations, shifted.dropped)
-    return Assembled(rows, shifted.rows, low, high, facts)
+    return Assembled(rows, shifted.rows, low, high, facts, offset)
 
 
 def shifted_facts(terminations: np.ndarray, dropped: Dropped) -> dict[str, Any]:
@@ -237,12 +261,12 @@ def steps_limit(source: str | Path, argument: int | None, stored: Any) -> int | 
     return stored
 
 
-def identity(source: Path, rows: Transitions) -> str:
+def identity(source: Path, rows: Transitions, offset: np.ndarray | None = None) -> str:
     """Hex SHA-256 of a file or folder, or of the rows where they are from memory."""
     if source.exists():
         return file_sha256(source)
     whole = hashlib.sha256()
-    for column in rows:
+    for column in (*rows, *([] if offset is None else [offset])):
         whole.update(f"{column.dtype}{column.shape}".encode())
         whole.update(np.ascontiguousarray(column).data)
     return whole.hexdigest()

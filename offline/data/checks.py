@@ -47,17 +47,30 @@ def _scope(key: str, values: np.ndarray) -> str:
     return "one number a row is [N, 1]" if values.ndim == 1 else ""
 
 
+def as_reals(source: str | Path, key: str, values: Any, rank: int) -> np.ndarray:
+    """Any real or integer array with `rank` axes, of its own dtype; values are not checked here."""
+    return as_column(source, key, to_numbers(source, key, values), rank)
+
+
 def as_floats(source: str | Path, key: str, values: Any, rank: int) -> np.ndarray:
-    """Any real or integer array as float32 with `rank` axes; values are not checked here.
+    """`as_reals` as float32.
 
     Warns:
-        UserWarning: float32 loses the changes of an observation column (`warn_of_rounding`).
+        UserWarning: float32 loses the changes of a column (`warn_of_rounding`).
     """
-    array = as_column(source, key, to_numbers(source, key, values), rank)
-    if rank == 2 and "observations" in key and "next" not in key:
-        warn_of_rounding(source, key, array)
+    array = as_reals(source, key, values, rank)
+    if "next" not in key:
+        flat = array if rank == 2 else array[:, None]
+        warn_of_rounding(source, key, flat, "subtract an offset from it")
     with np.errstate(over="ignore"):  # an overflow becomes inf, which `validate` reports
         return np.ascontiguousarray(array, dtype=np.float32)
+
+
+def check_width(source: str | Path, key: str, values: np.ndarray, width: int) -> None:
+    """`DataError` unless successors `[N, S]` have as many columns as observations."""
+    if values.shape[1] != width:
+        expected = f"{width} columns, as observations"
+        raise DataError(source, key, f"{values.shape[1]} columns", expected)
 
 
 def as_flags(source: str | Path, key: str, values: Any) -> np.ndarray:
@@ -118,9 +131,8 @@ def validate(
             raise DataError(source, name, f"{len(values)} rows", f"{count} rows, as observations")
         if 0 in values.shape:
             raise DataError(source, name, f"shape {values.shape}", "at least one column")
-        if key == "next_observations" and values.shape[1:] != width:
-            expected = f"{width[0]} columns, as observations"
-            raise DataError(source, name, f"{values.shape[1]} columns", expected)
+        if key == "next_observations":
+            check_width(source, name, values, width[0])
         if dtype == np.float32:
             _check_finite(source, name, np.asarray(values).reshape(count, -1))
     if action_limit is not None:

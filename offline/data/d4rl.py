@@ -154,6 +154,7 @@ def load_d4rl(
         done.action_high,
         rows_file,
         _columns(path, attributes, done.rows.observations.shape[1]),
+        done.offset,
     )
 
 
@@ -166,6 +167,7 @@ def write_d4rl(
     action_low: Any = None,
     action_high: Any = None,
     action_limit: float | None = 1.0,
+    offset: Any = (),
 ) -> None:
     """Write rows in D4RL's layout; `load_d4rl` gives the same bits back.
 
@@ -180,6 +182,7 @@ def write_d4rl(
         action_low, action_high: the environment's own bounds: actions are written in its units,
             the bounds as attributes, and `load_d4rl` undoes it (up to rounding).
         action_limit: see `validate`.
+        offset: `[S]`, of the observations (`Dataset.offset`), which are written with it as float64.
 
     Raises:
         DataError: rows, infos or attributes that cannot be stored, or a place that cannot be
@@ -196,6 +199,9 @@ def write_d4rl(
     arrays = {
         FILE_KEYS.get(key, key): np.asarray(values) for key, values in transitions._asdict().items()
     }
+    if np.any(offset):
+        for key in ("observations", "next_observations"):
+            arrays[key] = arrays[key].astype(np.float64) + offset
     for key, values in (infos or {}).items():
         arrays[f"infos/{key}"] = np.asarray(values)
         shape = arrays[f"infos/{key}"].shape

@@ -146,8 +146,8 @@ def _uniform(rows: Transitions, parts: Episodes, limit: float | None) -> list[Su
     return found
 
 
-def _suspicions(rows: Transitions, parts: Episodes, limit: float | None) -> list[Suspicion]:
-    found = extremes(rows)
+def _suspicions(dataset: Dataset, parts: Episodes, limit: float | None) -> list[Suspicion]:
+    found, rows = extremes(dataset), dataset.transitions
     for key in ("observations", "actions", "rewards", "next_observations"):
         values = np.asarray(getattr(rows, key))
         flat = values if values.ndim == 2 else values[:, None]
@@ -195,7 +195,7 @@ def inspect(dataset: Dataset, *, action_limit: float | None = 1.0) -> Inspection
     short = parts.truncated & (parts.lengths < (limit or 0))
     whole_mask = ~parts.unfinished & ~short
     whole = _spread(returns[whole_mask])
-    suspicions = _suspicions(rows, parts, action_limit) + odd_changes(dataset)
+    suspicions = _suspicions(dataset, parts, action_limit) + odd_changes(dataset)
     uniform = _uniform(rows, parts, action_limit)
     made_up = attributes.get("rewards") == "none"  # zeros, and that is reported elsewhere
     suspicions += [one for one in uniform if not (made_up and one.array == "rewards")]
@@ -205,7 +205,10 @@ def inspect(dataset: Dataset, *, action_limit: float | None = 1.0) -> Inspection
         suspicions.append(Suspicion(kind, "terminations", int(ends)))
     if attributes.get("dropped_rows"):
         suspicions.append(Suspicion("rows dropped", "rows", int(attributes["dropped_rows"])))
-    columns = {"observations": rows.observations, "actions": rows.actions, "rewards": rows.rewards}
+    seen = rows.observations
+    if dataset.offset is not None:
+        seen = np.asarray(seen, np.float64) + dataset.offset
+    columns = {"observations": seen, "actions": rows.actions, "rewards": rows.rewards}
     return Inspection(
         name=dataset.name,
         source=str(dataset.source),

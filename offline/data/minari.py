@@ -16,6 +16,7 @@ from jaxrl_rollouts.errors import DataError, MissingExtraError, one_line, printa
 from jaxrl_rollouts.feeds import Stream, must_stream
 from jaxrl_rollouts.foreign import check_file, expanded
 from jaxrl_rollouts.hdf5 import check_inside, open_hdf5
+from jaxrl_rollouts.outside import find_offset, subtract
 
 from ..environments.spaces import (
     UnsupportedSpaceError,
@@ -24,9 +25,9 @@ from ..environments.spaces import (
     is_flat,
 )
 from .bounds import bounded, read_bounds
-from .checks import as_flags, as_floats, check_limit, validate
+from .checks import as_flags, as_floats, as_reals, check_limit, validate
 from .references import OWN
-from .streamed import stream_episodes
+from .streamed import stream_episodes, streamed_less
 from .transitions import Dataset, Transitions, file_sha256
 
 
@@ -100,18 +101,19 @@ def _check_folder(data: Path, together: bool) -> None:
 def _flat(source: str, key: str, space: Any, values: Any) -> np.ndarray:
     """One array of columns, as the space orders them."""
     if is_flat(space):
-        return as_floats(source, key, values, 2)
+        return as_reals(source, key, values, 2)
     try:
-        return as_floats(source, key, flatten(space, values, rows=True), 2)
+        return as_reals(source, key, flatten(space, values, rows=True), 2)
     except (KeyError, IndexError, ValueError, TypeError) as error:
         expected = "values of the dataset's observation space"
         raise DataError(source, key, one_line(error), expected) from error
 
 
 def _rows(source: str, space: Any, episode: Any) -> Transitions:
+    """The rows of an episode, numbers of the dtypes that are stored."""
     at = f"episode_{episode.id}"
     states = _flat(source, f"{at}/observations", space, episode.observations)
-    rewards = as_floats(source, f"{at}/rewards", episode.rewards, 1)
+    rewards = as_reals(source, f"{at}/rewards", episode.rewards, 1)
     count = len(rewards)
     if len(states) != count + 1:
         expected = f"{count + 1} rows, one more than rewards"
@@ -120,7 +122,7 @@ def _rows(source: str, space: Any, episode: Any) -> Transitions:
             f"lambda episode: episode.id != {episode.id}))"
         )
         raise DataError(source, f"{at}/observations", f"{len(states)} rows", expected, hint)
-    actions = as_floats(source, f"{at}/actions", episode.actions, 2)
+    actions = as_reals(source, f"{at}/actions", episode.actions, 2)
     terminations = as_flags(source, f"{at}/terminations", episode.terminations)
     truncations = as_flags(source, f"{at}/truncations", episode.truncations)
     lengths = {"actions": actions, "terminations": terminations, "truncations": truncations}
@@ -254,7 +256,7 @@ def load_minari(
     names, bounds = _check_spaces(origin, space, dataset.action_space)
     if action_low is None and action_high is None:
         action_low, action_high = bounds
-    sha256, rows_file = file_sha256(path), None
+    sha256, rows_file, offset = file_sha256(path), None, None
     limits = {"limit": action_limit, "clip": clip}
 
     def episodes() -> Iterator[Transitions]:
@@ -264,20 +266,31 @@ def load_minari(
             yield episode.rows
 
     def checked(rows: Transitions) -> Transitions:
-        given = origin, "actions", rows.actions, action_low, action_high
-        rows = rows._replace(actions=bounded(*given, **limits)[0])
+        actions = as_floats(origin, "actions", rows.actions, 2)
+        rows = Transitions(
+            subtract(rows.observations, offset),
+            bounded(origin, "actions", actions, action_low, action_high, **limits)[0],
+            as_floats(origin, "rewards", rows.rewards, 1),
+            subtract(rows.next_observations, offset),
+            *rows[4:],
+        )
         validate(rows, origin, action_limit=action_limit)
         return rows
 
     if must_stream(stream, _rows_bytes(path)):
+        # Of the first episode: all of them would have to be read once more.
+        first = next(episodes(), None)
+        offset = first and find_offset(origin, "observations", first.observations)
         chosen = dataset.episode_indices.tolist()
         options = f"minari {names} {chosen} {action_low} {action_high} {limits}"
+        options += streamed_less(offset)
         rows, rows_file = stream_episodes(origin, sha256, options, episodes, checked)
     else:
         columns = list(episodes())
         if not columns:
             raise DataError(origin, "episodes", "0 steps", "at least one step")
         rows = Transitions(*(np.concatenate(column) for column in zip(*columns, strict=True)))
+        offset = find_offset(origin, "observations", rows.observations)
         rows = checked(rows)
     low, high = read_bounds(action_low, action_high, rows.actions.shape[1]) or (None, None)
     attributes = _attributes(path, names, dataset.minari_version, sum(unmarked))
@@ -293,4 +306,5 @@ def load_minari(
         action_high=high,
         rows_file=rows_file,
         columns=names,
+        offset=offset,
     )

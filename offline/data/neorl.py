@@ -17,11 +17,12 @@ import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.numpy_files import read_npz
+from jaxrl_rollouts.outside import find_offset, subtract
 
 from ..environments.terminations import PLACED, WITH_POSITIONS, family
-from .arrays import identity
+from .arrays import Assembled, dataset_of
 from .bounds import bounded
-from .checks import as_column, as_flags, as_floats, check_limit, validate
+from .checks import as_column, as_flags, as_floats, as_reals, check_limit, check_width, validate
 from .transitions import Dataset, Transitions
 
 _FILE_KEYS = {
@@ -107,7 +108,10 @@ def from_neorl(
             found = f"only {', '.join(sorted(arrays)) or 'nothing'}"
             hint = "read as NeoRL's layout, which has obs, action, reward, next_obs, done and index"
             raise DataError(path, key, found, f"an array {key}", hint)
-    observations = as_floats(path, "obs", arrays["obs"], 2)
+    now, after = (as_reals(path, key, arrays[key], 2) for key in ("obs", "next_obs"))
+    check_width(path, "next_obs", after, now.shape[1])
+    offset = find_offset(path, "obs", now)
+    observations = subtract(now, offset)
     done = as_flags(path, "done", arrays["done"])
     actions, low, high = bounded(
         path,
@@ -122,7 +126,7 @@ def from_neorl(
         observations,
         actions,
         as_floats(path, "reward", arrays["reward"], 1),
-        as_floats(path, "next_obs", arrays["next_obs"], 2),
+        subtract(after, offset),
         done,
         np.zeros_like(done),
     )
@@ -133,11 +137,8 @@ def from_neorl(
     if environment and observations.shape[1] == WITH_POSITIONS[family(environment)][1]:
         environment = f"{environment}?{PLACED}"
     attributes = {"format": "neorl", "successors": "stored", "max_episode_steps": max_episode_steps}
-    label = name or f"neorl/{path.stem}"
-    sha256 = identity(path, rows)
-    return Dataset(
-        label, rows, environment, path, sha256, attributes, action_low=low, action_high=high
-    )
+    found = Assembled(rows, np.arange(len(done)), low, high, {}, offset)
+    return dataset_of(name or f"neorl/{path.stem}", found, environment, path, attributes)
 
 
 def _flags(

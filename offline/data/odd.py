@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxrl_rollouts.feeds import blocks
+from jaxrl_rollouts.outside import subtract
 from jaxrl_rollouts.suspicions import find_odd_changes, find_sentinels
 
 from .successors import mismatches
@@ -48,13 +49,14 @@ def suspicion(kind: str, array: str, rows: np.ndarray, hint: str = "") -> list[S
     return [Suspicion(kind, array, len(rows), first, hint)] if len(rows) else []
 
 
-def extremes(rows: Transitions) -> list[Suspicion]:
+def extremes(dataset: Dataset) -> list[Suspicion]:
     """Columns with numbers that are no measurement: single ones drown all others.
 
     From 1e8 in magnitude on, or 10,000 times as far from the median as 1 % and 99 % are apart; and
     values that occur often, far from all others, which stand for missing ones (-9999).
     """
     found: list[Suspicion] = []
+    rows = dataset.transitions
     for key in ("observations", "actions", "rewards", "next_observations"):
         values = np.asarray(getattr(rows, key))
         flat = values if values.ndim == 2 else values[:, None]
@@ -70,7 +72,10 @@ def extremes(rows: Transitions) -> list[Suspicion]:
             name = _column(key, values, int(index))
             found += suspicion("extreme", name, np.flatnonzero(far & np.isfinite(column)))
         for one in find_sentinels(flat):
-            hint = f"{one.value:.6g} occurs often, far from all others"
+            value = one.value
+            if dataset.offset is not None and "observations" in key:
+                value += dataset.offset[one.column]
+            hint = f"{value:.6g} occurs often, far from all others"
             name = _column(key, values, one.column)
             found.append(Suspicion("missing value?", name, one.count, (one.first,), hint))
     return found
@@ -113,7 +118,8 @@ def odd_changes(dataset: Dataset) -> list[Suspicion]:
         sizes = row_changes(rows)
         # An episode's changes are not those around in the next one.
         flat = np.insert(sizes, parts.ends[:-1], np.nan)
-        empty = (np.asarray(rows.next_observations) == 0).all(1)
+        zero = 0 if dataset.offset is None else subtract(-dataset.offset, None)
+        empty = (np.asarray(rows.next_observations) == zero).all(1)
         empty = np.insert(empty & (rows.observations.shape[1] > 1), parts.ends[:-1], False)
         at = np.delete(np.arange(len(flat)), parts.ends[:-1] + np.arange(len(parts.ends) - 1))
         row_of = np.full(len(flat), -1)

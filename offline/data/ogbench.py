@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import assemble, identity
+from .arrays import assemble, dataset_of
 from .checks import as_flags
 from .transitions import Dataset
 
@@ -54,7 +54,7 @@ def from_ogbench(
         "terminals": over,
         "timeouts": ends & ~over if len(over) == len(ends) else ends,
     }
-    rows, _, low, high, facts = assemble(
+    done = assemble(
         source,
         given,
         action_low=action_low,
@@ -62,6 +62,5 @@ def from_ogbench(
         action_limit=action_limit,
         clip=clip,
     )
-    facts = {"format": "ogbench", **facts} | ({"rewards": "none"} if missing else {})
-    sha256 = identity(source, rows)
-    return Dataset(name, rows, None, source, sha256, facts, action_low=low, action_high=high)
+    facts = {"format": "ogbench", **done.facts} | ({"rewards": "none"} if missing else {})
+    return dataset_of(name, done, None, source, facts)

@@ -17,8 +17,9 @@ import h5py
 import numpy as np
 
 from jaxrl_rollouts.errors import DataError
-from jaxrl_rollouts.feeds import blocks, mapped, on_disk
+from jaxrl_rollouts.feeds import BLOCK, blocks, mapped, on_disk
 from jaxrl_rollouts.hdf5 import check_written
+from jaxrl_rollouts.outside import find_offset, subtract
 
 from .arrays import (
     FILE_KEYS,
@@ -33,7 +34,7 @@ from .arrays import (
     truncations_of,
 )
 from .bounds import bounded, read_bounds
-from .checks import RANKS, as_column, as_flags, as_floats, validate
+from .checks import RANKS, as_column, as_flags, as_floats, as_reals, validate
 from .successors import followed
 from .transitions import Transitions
 
@@ -62,6 +63,12 @@ class _Window(NamedTuple):
     bounds: tuple[Any, Any]
     action_limit: float | None
     clip: bool
+    offset: np.ndarray | None
+
+
+def streamed_less(offset: np.ndarray | None) -> str:
+    """What is said of an offset in the name of the file of rows."""
+    return "" if offset is None else f" less {offset.tolist()}"
 
 
 def stream_d4rl(
@@ -89,7 +96,10 @@ def stream_d4rl(
         facts = shifted_facts(terminations, dropped)
         check_kept(path, len(kept))
     bounds = read_bounds(action_low, action_high, sizes[1])
-    given = (action_low, action_high), action_limit, clip
+    # Of the first rows: all of them would have to be read once more.
+    first = as_reals(path, "observations", arrays["observations"][:BLOCK], 2)
+    offset = find_offset(path, "observations", first)
+    given = (action_low, action_high), action_limit, clip, offset
     window = _Window(path, file, terminations, truncations, *given)
 
     def fill(array: np.ndarray) -> None:
@@ -100,10 +110,11 @@ def stream_d4rl(
             array[first:end] = _table(Transitions(*picked, truncations=cut[first:end]))
 
     options = f"{limit} {bounds} {action_limit} {clip}" + " with ends" * (not stored)
+    options += streamed_less(offset)
     rows, rows_file = _made(sha256, options, (len(kept), *sizes), fill)
     facts = stored_facts(path, rows) if stored else facts
     low, high = bounds or (None, None)
-    return Assembled(rows, kept, low, high, facts), rows_file
+    return Assembled(rows, kept, low, high, facts, offset), rows_file
 
 
 def stream_episodes(
@@ -190,10 +201,12 @@ def _read(window: _Window, part: slice) -> Transitions:
     path, file = window.path, window.file
     stored = "next_observations" in file
     with _counted_from(path, part.start):
-        seen = as_floats(path, "observations", file["observations"][part.start : part.stop + 1], 2)
+        seen = as_reals(path, "observations", file["observations"][part.start : part.stop + 1], 2)
+        seen = subtract(seen, window.offset)
         now = seen[: part.stop - part.start]
         if stored:
-            after = as_floats(path, "next_observations", file["next_observations"][part], 2)
+            after = as_reals(path, "next_observations", file["next_observations"][part], 2)
+            after = subtract(after, window.offset)
         else:
             after = np.concatenate([seen[1:], seen[-1:]])[: len(now)]
             after = np.where(window.terminations[part][:, None], now, after)

@@ -60,6 +60,8 @@ class Dataset:
             they were in [-1, 1] already.
         columns: a name for each observation entry where the data name them, in their order; else
             ().
+        offset: `[S]` float64, what was subtracted from observations before float32 was taken, so
+            that no change is lost; None where nothing was (`offsets`).
         rows_file: where the rows are too large for the memory, the file that `transitions` are
             views of; see `streamed`.
     """
@@ -75,6 +77,7 @@ class Dataset:
     action_high: np.ndarray | None = None
     rows_file: Path | None = None
     columns: tuple[str, ...] = ()
+    offset: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.transitions.rewards)

@@ -76,6 +76,9 @@ class Environment(NamedTuple):
             program.
         failure: what went wrong on the host since it was last asked for, else None (`host`).
         notes: sentences a user should read before numbers.
+        offset: `[S]`, what was subtracted from its observations (`shifted`); () for nothing.
+        less: `offset -> environment`, where simulators on the host subtract it from observations
+            in float64; else None.
     """
 
     name: str
@@ -101,6 +104,8 @@ class Environment(NamedTuple):
     starts: Callable[[int], tuple[np.ndarray, np.ndarray]] | None = None
     failure: Callable[[], UserError | None] | None = None
     notes: tuple[str, ...] = ()
+    offset: tuple[float, ...] = ()
+    less: Callable[[tuple[float, ...]], Environment] | None = None
 
 
 def observe(state: EnvironmentState) -> jax.Array:
@@ -206,6 +211,14 @@ def with_columns(env: Environment, columns: Sequence[str]) -> Environment:
         first, second = known(count)
         return first[:, order], second[:, order]
 
+    def less(offset: tuple[float, ...]) -> Environment:
+        assert env.less is not None
+        own = np.empty(len(order))
+        own[order] = offset
+        made = env.less(tuple(own.tolist()))
+        there = env._replace(reset=made.reset, step=made.step, starts=made.starts)
+        return with_columns(there, columns)
+
     def reset(key: jax.Array, batch: int) -> EnvironmentState:
         return shown(env.reset(key, batch))
 
@@ -220,6 +233,7 @@ def with_columns(env: Environment, columns: Sequence[str]) -> Environment:
         step=step,
         columns=tuple(columns),
         starts=None if env.starts is None else starts,
+        less=None if env.less is None else less,
     )
 
 

@@ -7,6 +7,7 @@ reset, or twice) raises instead of giving wrong data.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -72,13 +73,15 @@ class Copies:
         failure, self._failure = self._failure, None
         return failure
 
-    def start(self, observations: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    def start(
+        self, observations: Sequence[np.ndarray], offset: Any = 0.0
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Take these observations for the beginning of episodes; `[B, S]` and stamps `[B]`."""
         count = len(observations)
-        self.observations = np.stack(observations).astype(np.float32)
+        self.observations = np.stack(observations).astype(np.float64)
         self.time, self.done = np.zeros(count, np.int32), np.zeros(count, bool)
         self.stamp += 1
-        return self.observations.copy(), np.full(count, self.stamp, np.int32)
+        return _float32(self.observations - offset), np.full(count, self.stamp, np.int32)
 
     def rows(self, count: int) -> list[Any]:
         """The first `count` copies, made where there are fewer."""
@@ -86,7 +89,7 @@ class Copies:
             self.copies.append(self._run(-1, self.another))
         return self.copies[:count]
 
-    def starts(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+    def starts(self, count: int, offset: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
         """Observations that episodes begin with and those a random action later, `[count, S]` each;
         the same ones every time."""
         env, rng, seen = self.rows(1)[0], np.random.default_rng(0), []
@@ -95,17 +98,17 @@ class Copies:
             first = self._begin(env, seed)
             action = rng.uniform(low, high).astype(env.action_space.dtype)
             seen.append((first, self.take(env, action, 0)[0]))
-        first, second = (np.stack(column) for column in zip(*seen, strict=True))
+        first, second = (_float32(np.stack(x) - offset) for x in zip(*seen, strict=True))
         return first, second
 
-    def reset(self, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def reset(self, seeds: np.ndarray, offset: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
         """Observations `[B, S]` and stamps `[B]` of freshly seeded episodes."""
         seeds = np.asarray(seeds).tolist()
         rows = self.rows(len(seeds))
-        return self.start([self._begin(env, s) for env, s in zip(rows, seeds, strict=True)])
+        return self.start([self._begin(env, s) for env, s in zip(rows, seeds, strict=True)], offset)
 
     def step(
-        self, actions: np.ndarray, stamps: np.ndarray, time: np.ndarray
+        self, actions: np.ndarray, stamps: np.ndarray, time: np.ndarray, offset: Any = 0.0
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Observations, rewards, terminations, truncations; rows that are done stay as they are."""
         # A copy: what a callback is given is read-only, and some environments write into it.
@@ -120,10 +123,10 @@ class Copies:
             self.observations[row], rewards[row], terminated[row], truncated[row] = taken
         self.time += live
         self.done |= terminated | truncated | (self.time >= self.limit)
-        return self.observations.copy(), rewards, terminated, truncated
+        return _float32(self.observations - offset), rewards, terminated, truncated
 
     def take(self, env: Any, action: np.ndarray, at: int) -> tuple[np.ndarray, float, bool, bool]:
-        """One step of one copy: observation `[S]`, reward and the two flags, checked.
+        """One step of one copy: observation `[S]` float64, reward and the two flags, checked.
 
         Raises:
             SimulatorError: it raised, or gave what is no step.
@@ -162,13 +165,13 @@ class Copies:
             flat = flatten(self.space, observation)
             if flat.dtype.kind not in "fiub":
                 raise ValueError(f"dtype {flat.dtype}")
-            with np.errstate(over="ignore"):
-                flat = flat.astype(np.float32)
+            flat = flat.astype(np.float64)
         except (KeyError, IndexError, ValueError, TypeError) as error:
             expected = f"an observation of {type(self.space).__name__} {self.space.shape or ''}"
             raise self._fail(at, f"observation: {one_line(error)}", expected.strip()) from error
-        if not np.isfinite(flat).all():
-            entry = int(np.flatnonzero(~np.isfinite(flat))[0])
+        finite = np.isfinite(_float32(flat))
+        if not finite.all():
+            entry = int(np.flatnonzero(~finite)[0])
             found = f"{flat[entry]} in entry {entry} of the observation"
             raise self._fail(at, found, "finite numbers, as float32 has them")
         return flat
@@ -193,6 +196,11 @@ class Copies:
         return self._failure
 
 
+def _float32(values: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):  # infinities are found by those who look for them
+        return values.astype(np.float32)
+
+
 def enter(
     host: Callable[..., Any], size: int, batch: int, *arguments: jax.Array
 ) -> EnvironmentState:
@@ -212,19 +220,26 @@ def host_environment(
     low: np.ndarray,
     high: np.ndarray,
     version: str,
+    offset: tuple[float, ...] = (),
     **known: Any,
 ) -> Environment:
     """An `Environment` of copies on the host. One batch is alive at a time: a reset ends the last.
 
     Args:
         low, high: `[A]`, bounds that actions in [-1, 1] are rescaled to.
+        offset: `[S]`, subtracted from observations before float32 is taken.
     """
     spare_thread()
     host.name = name
+    given = host, name, observation_size, low, high, version
+    begins, advances, starts = (
+        functools.partial(f, offset=np.asarray(offset) if offset else 0.0)
+        for f in (host.reset, host.step, host.starts)
+    )
 
     def reset(key: jax.Array, batch: int) -> EnvironmentState:
         seeds = jax.vmap(lambda k: jax.random.bits(k, (), jnp.uint32))(row_keys(key, batch))
-        return enter(host.reset, observation_size, batch, seeds)
+        return enter(begins, observation_size, batch, seeds)
 
     def step(
         key: jax.Array, state: EnvironmentState, action: jax.Array
@@ -240,7 +255,7 @@ def host_environment(
         # Clipped again: the last bit of the rescaling may lie outside, and some spaces mind.
         scaled = jnp.clip(rescale(action, jnp.asarray(low), jnp.asarray(high)), low, high)
         observation, reward, terminated, cut = io_callback(
-            host.step, result, scaled, state.inner, state.time, ordered=True
+            advances, result, scaled, state.inner, state.time, ordered=True
         )
         following, out = proceed(state, state.inner, observation, reward, terminated, host.limit)
         return following, out._replace(truncated=out.truncated | (cut & ~terminated))
@@ -255,8 +270,10 @@ def host_environment(
         observe,
         version=version,
         host=True,
-        starts=host.starts,
+        starts=starts,
         failure=host.failure,
+        offset=offset,
+        less=lambda offset: host_environment(*given, offset, **known),
         **own_bounds(low, high),
         **known,
     )

@@ -27,12 +27,13 @@ FILE = "world.json"
 
 def fingerprint(dataset: Dataset) -> dict[str, Any]:
     """What identifies the rows a model was fitted to."""
-    t = dataset.transitions
+    t, offset = dataset.transitions, dataset.offset
     return {
         "sha256": dataset.sha256,
         "rows": len(t.rewards),
         "observation_size": t.observations.shape[1],
         "action_size": t.actions.shape[1],
+        "offset": None if offset is None else offset.tolist(),
     }
 
 

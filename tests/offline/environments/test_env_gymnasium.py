@@ -134,7 +134,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "text": ({"reset": lambda s, **k: (np.array(["a", "b"]), {})}, "observation: dtype <U1"),
     "no observation": ({"reset": lambda s, **k: (None, {})}, "reset: found observation"),
     "NaN at once": ({"reset": lambda s, **k: (ZERO * np.nan, {})}, "reset: found nan in entry 0"),
-    "overflow": ({"step": lambda s, a: (ZERO + 1e300, 1.0, False, False, {})}, "found inf in ent"),
+    "overflow": (
+        {"step": lambda s, a: (ZERO + 1e300, 1.0, False, False, {})},
+        "found 1e.300 in ent",
+    ),
 }
 
 
