@@ -58,10 +58,11 @@ class FittedEnsemble(NamedTuple):
         rows = self.inputs.normalise(jnp.asarray(given, jnp.float32))
         mean, log_var = self.fitter.ensemble.apply_all(elites, rows)
         std = jnp.exp(0.5 * log_var) * self.targets.std
-        means: Any = self.targets.denormalise(mean)
-        return Gaussian(
-            means if of_targets is None else np.asarray(means, np.float64) + of_targets, std
-        )
+        means = self.targets.denormalise(mean)
+        if of_targets is not None:
+            whole: Any = np.asarray(means, np.float64) + of_targets
+            return Gaussian(whole, std)
+        return Gaussian(means, std)
 
 
 def fit_ensemble(

@@ -68,7 +68,7 @@ def imagined_value(
         raise ConfigError(
             "world", type(world).__name__, f"world models: {name} has none of its own"
         )
-    if not np.array_equal(*(one.env.offset for one in (world, result.source))):
+    if world.env.offset != result.source.env.offset:
         found = f"{world.dataset.name}, whose observations are less another offset"
         raise ConfigError("world", found, f"the offset of {result.about['dataset']}")
     if jax.tree.leaves(result.agent.memory(1)):

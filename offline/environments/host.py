@@ -232,10 +232,9 @@ def host_environment(
     spare_thread()
     host.name = name
     given = host, name, observation_size, low, high, version
-    begins, advances, starts = (
-        functools.partial(f, offset=np.asarray(offset) if offset else 0.0)
-        for f in (host.reset, host.step, host.starts)
-    )
+    less = {"offset": np.asarray(offset) if offset else 0.0}
+    begins = functools.partial(host.reset, **less)
+    advances = functools.partial(host.step, **less)
 
     def reset(key: jax.Array, batch: int) -> EnvironmentState:
         seeds = jax.vmap(lambda k: jax.random.bits(k, (), jnp.uint32))(row_keys(key, batch))
@@ -270,7 +269,7 @@ def host_environment(
         observe,
         version=version,
         host=True,
-        starts=starts,
+        starts=functools.partial(host.starts, **less),
         failure=host.failure,
         offset=offset,
         less=lambda offset: host_environment(*given, offset, **known),

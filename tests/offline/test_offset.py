@@ -177,7 +177,7 @@ def test_a_compiled_environment_shows_its_observations_less_the_offset():
     state = env.reset(key, 3)
     plain = PENDULUM.observe(PENDULUM.reset(key, 3))
     np.testing.assert_allclose(env.observe(state) + offset, plain, atol=1e-6)
-    action = np.full((3, 1), 0.3, np.float32)
+    action = jax.numpy.full((3, 1), 0.3)
     after, _ = env.step(key, state, action)
     true, _ = PENDULUM.step(key, PENDULUM.reset(key, 3), action)
     np.testing.assert_allclose(env.observe(after) + offset, PENDULUM.observe(true), atol=1e-6)
@@ -194,6 +194,7 @@ def test_a_compiled_environment_shows_its_observations_less_the_offset():
 def test_other_rows_are_moved_to_the_units_of_a_policy():
     dataset = from_arrays(**rows())
     moved = with_offset(dataset, [PLACE - 0.25])
+    assert dataset.offset is not None
     gained = dataset.offset - (PLACE - 0.25)
     np.testing.assert_allclose(
         moved.transitions.observations, dataset.transitions.observations + gained, atol=1e-7
