@@ -220,6 +220,29 @@ def _check_spaces(source: str, seen: Any, acts: Any) -> tuple[tuple[str, ...], t
     return () if is_flat(seen) else names, bounds
 
 
+def _cast(
+    origin: str,
+    rows: Transitions,
+    offset: np.ndarray | None,
+    low: Any,
+    high: Any,
+    *,
+    limit: float | None,
+    clip: bool,
+) -> Transitions:
+    """Rows of stored dtypes as `Transitions` has them, checked."""
+    actions = as_floats(origin, "actions", rows.actions, 2)
+    rows = Transitions(
+        subtract(rows.observations, offset),
+        bounded(origin, "actions", actions, low, high, limit=limit, clip=clip)[0],
+        as_floats(origin, "rewards", rows.rewards, 1),
+        subtract(rows.next_observations, offset),
+        *rows[4:],
+    )
+    validate(rows, origin, action_limit=limit)
+    return rows
+
+
 def load_minari(
     source: str | Path | Any,
     *,
@@ -266,16 +289,7 @@ def load_minari(
             yield episode.rows
 
     def checked(rows: Transitions) -> Transitions:
-        actions = as_floats(origin, "actions", rows.actions, 2)
-        rows = Transitions(
-            subtract(rows.observations, offset),
-            bounded(origin, "actions", actions, action_low, action_high, **limits)[0],
-            as_floats(origin, "rewards", rows.rewards, 1),
-            subtract(rows.next_observations, offset),
-            *rows[4:],
-        )
-        validate(rows, origin, action_limit=action_limit)
-        return rows
+        return _cast(origin, rows, offset, action_low, action_high, **limits)
 
     if must_stream(stream, _rows_bytes(path)):
         # Of the first episode: all of them would have to be read once more.
