@@ -60,13 +60,19 @@ def nested(data: Any, where: str) -> Any:
         *groups, last = str(key).replace("-", "_").split(".")
         if len(groups) > DEPTH:
             raise ConfigError(where, f"{len(groups)} dots in a name", f"at most {DEPTH}")
-        place = tree
-        for group in groups:
-            place = place.setdefault(group, {})
-            if not isinstance(place, dict):
-                raise ConfigError(f"{where}: {key}", "a second value", "one for each setting")
         value = nested(value, where)
-        if last in place and not (isinstance(place[last], dict) and isinstance(value, dict)):
-            raise ConfigError(f"{where}: {key}", "a second value", "one for each setting")
-        place[last] = {**place.get(last, {}), **value} if isinstance(value, dict) else value
+        for group in (last, *reversed(groups)):
+            value = {group: value}
+        _join(tree, value, f"{where}: {key}")
     return tree
+
+
+def _join(tree: dict[str, Any], more: Mapping[str, Any], where: str) -> None:
+    """Put more settings into a tree; `ConfigError` where one of them is there already."""
+    for key, value in more.items():
+        if key not in tree:
+            tree[key] = value
+        elif isinstance(tree[key], dict) and isinstance(value, dict):
+            _join(tree[key], value, where)
+        else:
+            raise ConfigError(where, "a second value", "one for each setting")

@@ -19,7 +19,8 @@ from jaxrl_rollouts.reports.page import report_markdown
 from jaxrl_rollouts.reports.report import Report, load_report
 from jaxrl_rollouts.reports.text import print_report
 
-PARTS = ("kills", "damage", "pressure", "hostile", "folders", "exported", "machines")
+PARTS = ("kills", "damage", "pressure", "hostile", "folders", "exported")
+PARTS += ("settings", "simulators", "machines")
 OUT = Path("runs") / "battery"
 
 

@@ -152,6 +152,9 @@ def test_files_that_cannot_be_settings(tmp_path: Path) -> None:
 def test_dotted_keys_join_their_group() -> None:
     data = {"a-b": 1, "c.d": 2, "c": {"e.f": 3}, "c.g": {"h": 4}}
     assert nested(data, "x") == {"a_b": 1, "c": {"d": 2, "e": {"f": 3}, "g": {"h": 4}}}
+    for twice in ({"a.b": 1, "a": {"b": 1}}, {"a": {"b.c": 1}, "a.b": {"c": 2}}):
+        with pytest.raises(ConfigError, match="a second value"):
+            nested(twice, "x")
 
 
 def test_an_empty_preset_is_none_of_them(plugin: Path) -> None:
