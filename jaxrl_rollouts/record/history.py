@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import numpy as np
 
@@ -18,6 +18,35 @@ class Record(NamedTuple):
 
     iteration: int
     metrics: dict[str, np.ndarray]
+
+
+class Records(Sequence[Record]):
+    """Records, each held as one array where its metrics are alike: 20,000 take a few megabytes."""
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        self._rows: list[tuple[int, tuple[str, ...], Sequence[np.ndarray] | np.ndarray]] = []
+        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
+        for record in records:
+            self.append(record)
+
+    def append(self, record: Record) -> None:
+        names, values = tuple(record.metrics), tuple(record.metrics.values())
+        alike = len({(value.dtype, value.shape) for value in values}) == 1
+        names = self._names.setdefault(names, names)
+        self._rows.append((record.iteration, names, np.stack(values) if alike else values))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Record]: ...
+    def __getitem__(self, index: int | slice) -> Record | list[Record]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        iteration, names, values = self._rows[index]
+        return Record(iteration, dict(zip(names, values, strict=True)))
 
 
 class History:
@@ -38,8 +67,7 @@ class History:
         if kept is not None and path and not there.startswith(kept.encode()):
             warnings.warn(f"{path}: damaged, taken from the checkpoint", stacklevel=2)
         lines = there if kept is None else kept.encode()
-        self.records = [r for r in _read(lines) if r.iteration <= upto]
-        self._lines = [_line(record) for record in self.records]
+        self.records = Records(r for r in _read(lines) if r.iteration <= upto)
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Renamed into place: a kill here must not lose what no checkpoint could bring back.
@@ -49,16 +77,15 @@ class History:
     @property
     def text(self) -> str:
         """All records, a JSON object a line."""
-        return "".join(self._lines)
+        return "".join(map(_line, self.records))
 
     def append(self, iteration: int, metrics: Mapping[str, np.ndarray]) -> None:
         # As the file will give it back (float64): a resumed run must report the same digits.
         kept = {k: np.asarray(np.atleast_1d(v).tolist()) for k, v in metrics.items()}
         record = Record(iteration, kept)
         self.records.append(record)
-        self._lines.append(_line(record))
         if self.path:
-            append(self.path, self._lines[-1])
+            append(self.path, _line(record))
 
     def curve(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Iterations `[records]` and values `[records, seeds]` of the records that have `name`."""
@@ -78,13 +105,12 @@ def _line(record: Record) -> str:
     return json.dumps({"iteration": record.iteration, "metrics": metrics}) + "\n"
 
 
-def _read(lines: bytes) -> list[Record]:
-    records = []
+def _read(lines: bytes) -> Iterable[Record]:
     for line in lines.splitlines():
         try:
             data = json.loads(line)
             metrics = {name: np.asarray(value) for name, value in data["metrics"].items()}
-            records.append(Record(int(data["iteration"]), metrics))
+            record = Record(int(data["iteration"]), metrics)
         except (ValueError, KeyError, TypeError, AttributeError):  # torn: what follows is re-run
-            break
-    return records
+            return
+        yield record
