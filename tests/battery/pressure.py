@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import h5py
 
@@ -28,6 +29,21 @@ LIMITS = {
     "40 open files": {resource.RLIMIT_NOFILE: 40},
 }
 NAME = "RAVL"
+SUITE = """question = "?"
+job = "offline"
+seeds = 2
+last = 1
+datasets = ["pendulum-mixed"]
+
+[options]
+preset = "smoke"
+steps = 40
+evaluations = 1
+episodes = 2
+
+[methods.bc]
+title = "BC"
+"""
 MOUNT = 'mount -t tmpfs -o size="$1" none "$2" && shift && cd "$1" && shift && "$@"'
 
 
@@ -41,6 +57,7 @@ def run(share: float, seed: int) -> Iterator[Tally]:
     tally = Tally("a full disk")
     for room in ROOM[: max(1, round(share * len(ROOM)))]:
         _full(room, tally)
+        _full_bench(room, tally)
     yield tally
     tally = Tally("limits of the system")
     for what in list(LIMITS)[: max(1, round(share * len(LIMITS)))]:
@@ -96,10 +113,51 @@ def _full(room: float, tally: Tally) -> None:
     """A run on a small disk of its own, whose folder is then taken to a large one."""
     whole, out = runs.whole(NAME), runs.work() / f"full-{room}"
     size = int(room * sum(p.stat().st_size for p in whole.folder.rglob("*") if p.is_file()))
+    done = _on_a_disk(size, runs.command(NAME, Path("runs")), out)
+    what = f"a disk of {size} bytes"
+    if _named(done, what, tally):
+        if not (folders := list(out.iterdir())):
+            tally.named += 1
+        else:
+            _judge(tally, what, folders[0], named=done.returncode == 2)
+
+
+def _full_bench(room: float, tally: Tally) -> None:
+    """A benchmark whose folder lies on a small disk, gone on with on a large one."""
+    place = runs.work() / f"bench-{room}"
+    place.mkdir()
+    suite = place / "small.toml"
+    suite.write_text(SUITE)
+    words = ["bench", "run", suite, "--out"]
+    done = runner.run([*words, place / "calm", "--table", place / "calm.csv"])
+    assert done.code == 0, done.err
+    files = [path for path in (place / "calm").rglob("*") if path.is_file()]
+    size = int(room * sum(path.stat().st_size for path in files))
+    words = [*words, "runs", "--table", place / "full.csv"]
+    full = _on_a_disk(size, words, place / "runs")
+    what = f"bench on a disk of {size} bytes"
+    if not _named(full, what, tally, "did not finish"):
+        return
+    again = runner.run([*words[:4], place / "runs", *words[5:]])
+    tables = [(place / f"{name}.csv").read_text().splitlines() for name in ("calm", "full")]
+    # All columns but the seconds.
+    rows = [[line.split(",")[:8] for line in table] for table in tables]
+    if again.crashed or full.returncode == 0:
+        tally.tracebacks.append(f"{what}: {full.returncode}, then {again.last}")
+    elif again.code != 0:
+        tally.lost.append(f"{what}: {again.last}")
+    elif rows[0] != rows[1]:
+        tally.wrong.append(f"{what}: another table")
+    else:
+        tally.named += 1
+    shutil.rmtree(place)
+
+
+def _on_a_disk(size: int, words: list[Any], out: Path) -> subprocess.CompletedProcess[str]:
+    """A command in a small file system of its own, whose folder `runs` is then copied to `out`."""
     disk = runs.work() / "disk"
     for path in (disk, out):
         path.mkdir(exist_ok=True)
-    words = [str(word) for word in runs.command(NAME, Path("runs"))]
     code = (
         "import os, shutil, sys\n"
         "from jaxrl_rollouts.cli.main import main\n"
@@ -110,21 +168,26 @@ def _full(room: float, tally: Tally) -> None:
         "sys.exit(code)\n"
     )
     shell = ["unshare", "-rm", "sh", "-c", MOUNT, "sh", str(max(size, 65536)), str(disk)]
-    done = subprocess.run(
-        [*shell, sys.executable, "-c", code, str(out), *words],
+    return subprocess.run(
+        [*shell, sys.executable, "-c", code, str(out), *map(str, words)],
         capture_output=True,
         text=True,
         env=os.environ | {"JAXRL_ROLLOUTS_CACHE": "off"},
     )
-    what, last = f"a disk of {size} bytes", (done.stderr.strip().splitlines() or [""])[-1]
+
+
+def _named(
+    done: subprocess.CompletedProcess[str], what: str, tally: Tally, other: str = ""
+) -> bool:
+    """Whether a command on a full disk worked or named the cause; else it is counted."""
+    last = (done.stderr.strip().splitlines() or [""])[-1]
     if done.returncode not in (0, 2) or "Traceback (most recent" in done.stderr:
         tally.tracebacks.append(f"{what}: {last}")
-    elif done.returncode == 2 and "No space left" not in last:
+    elif done.returncode == 2 and not ("No space left" in last or (other and other in last)):
         tally.wrong.append(f"{what}: the first cause is not named: {last}")
-    elif not (folders := list(out.iterdir())):
-        tally.named += 1
     else:
-        _judge(tally, what, folders[0], named=done.returncode == 2)
+        return True
+    return False
 
 
 def _limited(what: str, tally: Tally) -> None:

@@ -116,3 +116,22 @@ def test_a_sweep_that_is_stopped_goes_on_and_failures_are_named_not_repeated(
     assert failed["state"] == "failed" and "no-such.hdf5" in failed["last line"]
     assert failed["attempts"] == read_status(folder / "no-such.hdf5-td3_bc-0").attempts <= 2
     assert rows[task]["state"] == "finished" and rows[task]["attempts"] == 2
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for processes in /proc")
+def test_a_sweep_whose_driver_was_killed_goes_on(tmp_path: Path) -> None:
+    data = ["--datasets", "pendulum-mixed", "--seeds", "0", "1", "--out"]
+    code, said = swept([*data, str(tmp_path / "calm")])
+    assert code == 0, said
+    folder = tmp_path / "killed"
+    sweep = start([*data, str(folder)])
+    run = in_the_middle(folder, TASK.format(0), sweep)
+    os.kill(sweep.pid, signal.SIGKILL)
+    sweep.wait()
+    for _ in range(600):  # its workers end with it: each has its run write a checkpoint
+        if not Path(f"/proc/{run}").exists():
+            break
+        time.sleep(0.1)
+    code, said = swept([*data, str(folder)])
+    assert code == 0, said
+    assert results(load_report(folder)) == results(load_report(tmp_path / "calm"))
