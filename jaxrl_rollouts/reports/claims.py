@@ -22,7 +22,7 @@ TIME_CONSTANTS = 3.0  # after which a value is within exp(-3) = 5 % of what its 
 class Claim:
     """Whether `statistic(values)` lies in `[low, high]`.
 
-    Made by `at_least`, `at_most` or `between`. What was measured and whether the claim holds are
+    Made by `of`. What was measured and whether the claim holds are
     computed from `values` and cannot be given. A claim about values or returns of critics that
     were read before `TIME_CONSTANTS` time constants holds and fails nothing: it is not converged;
     one with a value that is not finite is undecided.
@@ -73,55 +73,29 @@ class Claim:
         object.__setattr__(self, "values", rows)
 
     @classmethod
-    def at_least(
+    def of(
         cls,
         name: str,
-        *,
         values: ArrayLike,
-        threshold: float,
+        *,
         source: str,
         expected: str,
-        statistic: str = "iqm",
-        command: str = "",
+        at_least: float | None = None,
+        at_most: float | None = None,
+        between: tuple[float, float] | None = None,
+        **more: Any,
     ) -> Claim:
-        """`statistic(values) >= threshold`."""
-        return cls(
-            name, source, expected, _rows(values), float(threshold), None, statistic, command
-        )
+        """That `statistic(values)` lies within one of the three bounds; `more` as of the class.
 
-    @classmethod
-    def at_most(
-        cls,
-        name: str,
-        *,
-        values: ArrayLike,
-        threshold: float,
-        source: str,
-        expected: str,
-        statistic: str = "iqm",
-        command: str = "",
-    ) -> Claim:
-        """`statistic(values) <= threshold`."""
-        return cls(
-            name, source, expected, _rows(values), None, float(threshold), statistic, command
-        )
-
-    @classmethod
-    def between(
-        cls,
-        name: str,
-        *,
-        values: ArrayLike,
-        low: float,
-        high: float,
-        source: str,
-        expected: str,
-        statistic: str = "iqm",
-        command: str = "",
-    ) -> Claim:
-        """`low <= statistic(values) <= high`."""
-        rows = _rows(values)
-        return cls(name, source, expected, rows, float(low), float(high), statistic, command)
+        Raises:
+            ValueError: no bound, or several.
+        """
+        if sum(bound is not None for bound in (at_least, at_most, between)) != 1:
+            raise ValueError(f"{name}: expected one of at_least, at_most and between")
+        low, high = between or (at_least, at_most)
+        low, high = (None if bound is None else float(bound) for bound in (low, high))
+        rows = tuple(np.atleast_1d(np.asarray(values, np.float64)).tolist())
+        return cls(name, source, expected, rows, low, high, **more)
 
     @property
     def measured(self) -> float:
@@ -258,7 +232,3 @@ def numbers(data: Any) -> Any:
     if data is None or isinstance(data, str):
         return _SPECIAL[data]
     return float(data)
-
-
-def _rows(values: ArrayLike) -> tuple[Any, ...]:
-    return tuple(np.atleast_1d(np.asarray(values, np.float64)).tolist())

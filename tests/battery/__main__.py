@@ -66,10 +66,10 @@ def made(name: str, rows: list[dict], share: float, seed: int, out: Path) -> Rep
     every = [row for rows in report.tables.values() for row in rows]
     for kind in ("silently wrong", "tracebacks", "lost", "executed", "hangs"):
         report.claim(
-            Claim.at_most(
+            Claim.of(
                 kind,
                 values=[row.get(kind, 0) for row in every],
-                threshold=0,
+                at_most=0,
                 source="the project's goal",
                 expected="none",
                 statistic="max",

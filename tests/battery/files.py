@@ -223,7 +223,7 @@ def _report(folder: Path) -> Path:
     report.number("return", [1.0, 2.0, 6.0])
     report.table("scores", [{"method": "ravl", "score": np.arange(3.0), "n": 1}])
     texts = {"source": "a paper", "expected": "much"}
-    report.claim(Claim.at_least("more", values=[1.0, 2.0], threshold=0.5, **texts))
+    report.claim(Claim.of("more", values=[1.0, 2.0], at_least=0.5, **texts))
     report.note("a note")
     report.save(folder / "run")
     return folder / "run"

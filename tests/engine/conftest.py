@@ -87,7 +87,7 @@ def run(config, context):
     report = Report.of(context, seeds=config.seeds)
     report.number("value", [config.steps] * config.seeds)
     report.number("resumed", done)
-    claim = Claim.at_least("critics", values=[config.agent.num_critics], threshold=5,
+    claim = Claim.of("critics", values=[config.agent.num_critics], at_least=5,
                            source="here", expected="five")
     report.claim(replace(claim, time_constants=float(config.steps) if config.loud else None))
     from jaxrl_rollouts.reports.pictures import figure

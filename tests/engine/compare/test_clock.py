@@ -107,11 +107,9 @@ def test_each_bound_is_the_engines() -> None:
     claim("high", values, at_most=1, means="m", statistic="max")
     claim("both", 2.0, between=(1, 3), means="m", source="another paper")
     expected = [
-        Claim.at_least("low", values=values, threshold=1, source="a paper", expected="m"),
-        Claim.at_most(
-            "high", values=values, threshold=1, source="a paper", expected="m", statistic="max"
-        ),
-        Claim.between("both", values=2.0, low=1, high=3, source="another paper", expected="m"),
+        Claim.of("low", values=values, at_least=1, source="a paper", expected="m"),
+        Claim.of("high", values=values, at_most=1, source="a paper", expected="m", statistic="max"),
+        Claim.of("both", values=2.0, between=(1, 3), source="another paper", expected="m"),
     ]
     for one, other in zip(report.claims, expected, strict=True):
         assert one.to_json() | {"command": ""} == other.to_json()

@@ -29,7 +29,7 @@ TEXTS = {"source": "RAVL, table 1", "expected": "RAVL reaches the optimum"}
 
 
 def claim(values: Any, threshold: float = 3.0, **rest: Any) -> Claim:
-    return Claim.at_least("c", values=values, threshold=threshold, **TEXTS, **rest)
+    return Claim.of("c", values=values, at_least=threshold, **TEXTS, **rest)
 
 
 def example() -> Report:
@@ -42,7 +42,7 @@ def example() -> Report:
     ]
     report.table("scores", rows)
     report.claim(claim([4.0, 5.0]))
-    report.claim(Claim.between("d", values=[9.0], low=0, high=1, **TEXTS))
+    report.claim(Claim.of("d", values=[9.0], between=(0, 1), **TEXTS))
     figure, axes = pictures.figure()
     pictures.curve_with_band(axes[0], [0, 1, 2], np.eye(3), "ravl")
     report.picture("curve", figure, "A curve")
@@ -65,20 +65,20 @@ def test_each_statistic(statistic: str, measured: float) -> None:
 @given(st.lists(st.floats(-10, 10), min_size=1, max_size=8), st.floats(-10, 10))
 def test_all_is_the_conjunction_over_seeds(values: list[float], bound: float) -> None:
     rest = {"values": values, "statistic": "all", **TEXTS}
-    assert Claim.at_least("a", threshold=bound, **rest).holds is all(v >= bound for v in values)
-    assert Claim.at_most("a", threshold=bound, **rest).holds is all(v <= bound for v in values)
-    inside = Claim.between("a", low=bound - 1, high=bound + 1, **rest)
+    assert Claim.of("a", at_least=bound, **rest).holds is all(v >= bound for v in values)
+    assert Claim.of("a", at_most=bound, **rest).holds is all(v <= bound for v in values)
+    inside = Claim.of("a", between=(bound - 1, bound + 1), **rest)
     assert inside.holds is all(bound - 1 <= v <= bound + 1 for v in values)
 
 
 def test_bounds_are_inclusive_and_nan_never_holds() -> None:
     assert claim([3.0]).holds
     assert not claim([math.nan, 9.0]).holds
-    assert not Claim.at_most("c", values=[math.nan], threshold=1, **TEXTS).holds
+    assert not Claim.of("c", values=[math.nan], at_most=1, **TEXTS).holds
     for value in (math.inf, -math.inf, math.nan):
-        undecided = Claim.at_least("c", values=[value, 9.0], threshold=1, **TEXTS)
+        undecided = Claim.of("c", values=[value, 9.0], at_least=1, **TEXTS)
         assert undecided.verdict == "undecided" and not undecided.holds
-        assert not Claim.at_most("c", values=[value, 9.0], threshold=1, **TEXTS).holds
+        assert not Claim.of("c", values=[value, 9.0], at_most=1, **TEXTS).holds
         stored = json.loads(json.dumps(plain(undecided.to_json())))
         assert plain(Claim.from_json(stored, "x").to_json()) == stored
     claims = [claim([5.0]), claim([0.0]), claim([math.inf])]

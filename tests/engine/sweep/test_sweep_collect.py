@@ -38,7 +38,7 @@ def finish(folder: Path, task: Task, value: float, jax: str = "0.9") -> None:
     (run / "run.json").write_text("{}")
     report = Report("swept", "cpu", {}, "", 1, versions={"jax": jax}, wall_seconds=2.0)
     report.number("return", [value], "points")
-    report.claim(Claim.at_least("good", values=[value], threshold=2, source="here", expected="two"))
+    report.claim(Claim.of("good", values=[value], at_least=2, source="here", expected="two"))
     report.save(run)
 
 
