@@ -2,7 +2,7 @@
 
 Arrays are `[B, ...]` with data standardised to `sigma_data`; `[B, F]` for single transitions,
 `[B, L, C]` for trajectories. In reading order: `edm`, `sampler`, `guide`, `likelihood`,
-`networks`, `unet`, `paths`, `flow`, `flow_losses`, `jumps`, `training`, `fitted`.
+`networks`, `unet`, `flow`, `flow_losses`, `jumps`, `training`, `fitted`.
 The names in `__all__` are stable; see `jaxrl_rollouts`.
 
     model = diffusion.fit(rows, diffusion.Unet(), steps=5000)      # rows [N, L, C]

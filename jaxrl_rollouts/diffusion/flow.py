@@ -21,13 +21,12 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from ..configs import check, number, positive, unknown
+from ..configs import check, fraction, number, positive
 from ..errors import ConfigError
 from ..networks import Network
 from ..trees import PyTree
 from .edm import Denoiser, EdmConfig, per_row
 from .flow_losses import LOSS_OF, Batch
-from .paths import TRANSPORTS
 
 TINY = 1e-6  # the least time that is divided by
 
@@ -38,8 +37,8 @@ class FlowConfig:
 
     Attributes:
         loss: `velocity` (flow matching, Lipman et al. 2023), `mean` (MeanFlow, Geng et al. 2025,
-            arXiv:2505.13447), `consistency` (multistep consistency, Heek et al. 2024,
-            arXiv:2403.06807) or `unified` (UCGM, Sun et al. 2025, arXiv:2505.07447).
+            arXiv:2505.13447) or `consistency` (multistep consistency, Heek et al. 2024,
+            arXiv:2403.06807).
         edm: deviation of the data, and the least and greatest noise that the embedding resolves.
         times: `uniform`, or `logit_normal`: the sigmoid of a normal.
         time_mean, time_std: of that normal.
@@ -48,41 +47,19 @@ class FlowConfig:
             of the error: modes come out sharp with the wrong masses. 0 is the error itself.
         segments: of `consistency`: a jump ends where its segment does, and sampling takes as many.
         steps: of the teacher in every segment, two calls each.
-        huber: c of `sqrt(error^2 + c^2) - c` (`consistency`, `unified`), in deviations per entry.
-        ratio: lambda of `unified`: 0 regresses velocities, 1 is a consistency model in continuous
-            time, between them over the finite difference from t to `ratio t`.
-        path: the transport whose clock and target `unified` uses, one of `paths.TRANSPORTS`.
-        gain: multiplies the derivative in `unified`'s target; the paper's is 1.
-        push: zeta of `unified`: 0 learns from data, 1 from the teacher, above it extrapolates.
-        conditions: numbers a row is conditioned on (a return, say); the network is made for them.
-        drop: share of rows that are trained without theirs.
+        huber: c of `sqrt(error^2 + c^2) - c` (`consistency`), in deviations per entry.
     """
 
-    loss: Literal["velocity", "mean", "consistency", "unified"] = "velocity"
+    loss: Literal["velocity", "mean", "consistency"] = "velocity"
     edm: EdmConfig = field(default_factory=EdmConfig)
     times: Literal["uniform", "logit_normal"] = "logit_normal"
     time_mean: float = -0.4
     time_std: float = number(1.0, above=0)
-    equal: float = 0.5
+    equal: float = fraction(0.5)
     power: float = number(0.0, least=0)
     segments: int = positive(4)
     steps: int = positive(16)
     huber: float = number(0.05, above=0)
-    ratio: float = 1.0
-    path: str = "linear"
-    gain: float = number(1.0, least=0)
-    push: float = number(0.0, least=0)
-    conditions: int = number(0, least=0)
-    drop: float = 0.0
-
-    def validate(self) -> None:
-        if self.path not in TRANSPORTS:
-            raise unknown("path", self.path, TRANSPORTS)
-        for name in ("equal", "ratio", "drop"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(name, getattr(self, name), "in [0, 1]")
-        if self.drop and not self.conditions:
-            raise ConfigError("drop", self.drop, "0 without conditions, there are none to drop")
 
 
 class Flow(NamedTuple):
@@ -90,11 +67,10 @@ class Flow(NamedTuple):
 
     Attributes:
         init: `key -> params`.
-        average: `(params, x [B, ...], t, s, condition=None) -> u [B, ...]`, the average velocity
-            from t to s; times are `[]` or `[B]`, `0 <= s <= t <= 1`, and a condition is `[B, K]`
-            or None where it is unknown.
-        loss: `(params, key, rows [B, ...], weights=None, condition=None, teacher=None) -> scalar`;
-            weights as a `Denoiser`'s, `teacher` are the parameters of the teacher, which are data.
+        average: `(params, x [B, ...], t, s) -> u [B, ...]`, the average velocity from t to s;
+            times are `[]` or `[B]`, `0 <= s <= t <= 1`.
+        loss: `(params, key, rows [B, ...], weights=None, teacher=None) -> scalar`; weights as a
+            `Denoiser`'s, `teacher` are the parameters of the teacher, which are data.
         config: what it learns.
     """
 
@@ -132,28 +108,21 @@ def make_flow(
             denoiser. Of any loss but `velocity`.
 
     Raises:
-        ConfigError: a setting is out of range, or it needs a teacher and there is none.
+        ConfigError: a setting is out of range, or the loss has no use for a teacher.
     """  # noqa: E501
     config = config or FlowConfig()
     check(config)
-    if config.push and teacher is None:
-        raise ConfigError("push", config.push, "0 without a teacher")
     if teacher is not None and config.loss == "velocity":
         raise ConfigError("loss", "velocity", "another loss with a teacher, who knows velocities")
     spread = config.edm.sigma_data
 
-    def average(
-        params: PyTree, x: jax.Array, t: Any, s: Any, condition: jax.Array | None = None
-    ) -> jax.Array:
+    def average(params: PyTree, x: jax.Array, t: Any, s: Any) -> jax.Array:
         t, s = (jnp.broadcast_to(jnp.asarray(v, jnp.float32), x.shape[:1]) for v in (t, s))
         share = (t - s) / jnp.maximum(t, TINY)
-        extra = [share]
-        if config.conditions:
-            extra.append(_told(condition, len(x), config.conditions))
         wide = per_row(t, x)
         size = jnp.sqrt(jnp.square(wide) + jnp.square(spread * (1.0 - wide)))
         c_noise = 0.25 * jnp.log(noise_of(t, config.edm))
-        output = network.apply(params, x / size, c_noise, *extra).astype(jnp.float32)
+        output = network.apply(params, x / size, c_noise, share).astype(jnp.float32)
         chex.assert_equal_shape([output, x])
         skip = (wide - spread**2 * (1.0 - wide)) / jnp.square(size)
         return skip * x - spread * output / size
@@ -165,27 +134,12 @@ def make_flow(
         key: jax.Array,
         rows: jax.Array,
         weights: jax.Array | None = None,
-        condition: jax.Array | None = None,
         teacher: PyTree = None,
     ) -> jax.Array:
-        key, drop_key = jax.random.split(key)
-        if config.conditions:
-            kept = jax.random.bernoulli(drop_key, 1.0 - config.drop, (len(rows), 1))
-            condition = _told(condition, len(rows), config.conditions) * kept
-        return learn(params, key, Batch(rows, weights, condition, teacher))
+        key, _ = jax.random.split(key)  # as ever, so that published numbers are remade
+        return learn(params, key, Batch(rows, weights, teacher))
 
     return Flow(network.init, average, loss, config)
-
-
-def _told(condition: jax.Array | None, rows: int, size: int) -> jax.Array:
-    """`[B, K + 1]`: the conditions and a one, or zeros where they are unknown."""
-    if condition is None:
-        return jnp.zeros((rows, size + 1))
-    if condition.shape == (rows, size + 1):
-        return condition
-    if condition.shape != (rows, size):
-        raise ValueError(f"condition: found {condition.shape}, expected {(rows, size)}")
-    return jnp.concatenate([condition, jnp.ones((rows, 1))], 1)
 
 
 @functools.lru_cache(maxsize=32)
@@ -197,12 +151,8 @@ def flow_of_denoiser(denoiser: Denoiser) -> Flow:
     """
     edm = denoiser.config
 
-    def average(
-        params: PyTree, x: jax.Array, t: Any, s: Any = None, condition: jax.Array | None = None
-    ) -> jax.Array:
+    def average(params: PyTree, x: jax.Array, t: Any, s: Any = None) -> jax.Array:
         del s
-        if condition is not None:
-            raise ValueError("condition: found one, expected None: a denoiser takes none")
         sigma = noise_of(t, edm)
         clean = denoiser.denoise(params, x * (1.0 + per_row(sigma, x)), sigma)
         return (x - clean) / jnp.maximum(per_row(t, x), time_of(edm.sigma_min))
@@ -252,8 +202,8 @@ class Lesson(NamedTuple):
 
 
 def lesson_batch(data: Lesson, rows: jax.Array) -> tuple:
-    """`batch_of` for a flow with a teacher: rows, no weights, no condition, his parameters."""
-    return data.rows[rows], None, None, data.teacher
+    """`batch_of` for a flow with a teacher: rows, no weights, his parameters."""
+    return data.rows[rows], None, data.teacher
 
 
 def start_from_teacher(fresh: PyTree, data: Lesson) -> PyTree:

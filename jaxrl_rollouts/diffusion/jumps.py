@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from .. import draws
-from ..configs import check, number, positive
+from ..configs import check, fraction, positive
 from ..errors import ConfigError
 from ..trees import PyTree
 from .edm import Denoiser
@@ -36,19 +36,14 @@ class JumpConfig:
         renoise: share of fresh noise after a jump; 0 is deterministic, 1 forgets the old. Above 0
             every jump goes to the data first. Of `jump`.
         times: where jumps begin, descending from at most 1, as many as jumps; None for even ones.
-        strength: of the condition, w in `u(none) + w (u(condition) - u(none))`; at 1 the network
-            is called once.
     """
 
     jumps: int = positive(4)
     method: Literal["jump", "euler", "heun"] = "jump"
-    renoise: float = 0.0
+    renoise: float = fraction(0.0)
     times: tuple[float, ...] | None = None
-    strength: float = number(1.0, least=0)
 
     def validate(self) -> None:
-        if not 0 <= self.renoise <= 1:
-            raise ConfigError("renoise", self.renoise, "in [0, 1]")
         if self.renoise and self.method != "jump":
             raise ConfigError("renoise", self.renoise, f"0 for {self.method}, which knows no jumps")
         if self.times is not None:
@@ -60,7 +55,7 @@ class JumpConfig:
 
     @property
     def calls(self) -> int:
-        """Network calls per sample, without guidance and with strength 1."""
+        """Network calls per sample, without guidance."""
         return 2 * self.jumps - 1 if self.method == "heun" else self.jumps
 
     @property
@@ -80,7 +75,6 @@ def sample_jumps(
     config: JumpConfig | None = None,
     guidance: Guidance | None = None,
     guide_params: PyTree = None,
-    condition: jax.Array | None = None,
 ) -> jax.Array:
     """Draw samples, side by side. Compiled once for the same functions, settings and shapes.
 
@@ -92,7 +86,6 @@ def sample_jumps(
         config: jumps and noise.
         guidance: its `correct` is asked for the clean row of every jump, `x_t - t u(x_t, t, s)`.
         guide_params: handed to it.
-        condition: `[B, K]`; None for unconditioned rows.
 
     Returns:
         `[B, ...]` float32, standardised as the training data were.
@@ -108,11 +101,7 @@ def sample_jumps(
     start_key, key = jax.random.split(key)
     edm = flow.config.edm
 
-    def average(x: jax.Array, t: jax.Array, s: jax.Array) -> jax.Array:
-        if config.strength == 1 or condition is None:
-            return flow.average(params, x, t, s, condition)
-        plain, conditioned = (flow.average(params, x, t, s, known) for known in (None, condition))
-        return plain + config.strength * (conditioned - plain)
+    average = functools.partial(flow.average, params)
 
     def guided(x: jax.Array, t: jax.Array, s: jax.Array) -> jax.Array:
         """The average velocity whose clean row is the corrected one."""

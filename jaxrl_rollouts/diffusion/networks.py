@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 
 from ..configs import check, positive
-from ..errors import ConfigError
 from ..networks import Dense, Network, from_linen, uniform, uniform_fan_in
 
 DTYPES: dict[str, Any] = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
@@ -103,18 +102,9 @@ class ResidualMlp(nn.Module):
         return dense(nn.relu(h).astype(jnp.float32), x.shape[-1], "output")
 
 
-def extra_shapes(interval: bool, conditions: int) -> list[tuple[int, ...]]:
-    """Of the inputs of `Extra`, for one row."""
-    if conditions < 0 or (conditions and not interval):
-        expected = "at least 0, and with interval=True: only flows take conditions"
-        raise ConfigError("conditions", conditions, expected)
-    shapes: list[tuple[int, ...]] = [(1,)] if interval else []
-    return [*shapes, (1, conditions + 1)] if conditions else shapes
-
-
 @functools.lru_cache(maxsize=32)
 def make_residual_mlp(
-    config: ResidualMlpConfig, features: int, *, interval: bool = False, conditions: int = 0
+    config: ResidualMlpConfig, features: int, *, interval: bool = False
 ) -> Network:
     """A raw network for `make_denoiser` on `[B, features]` rows. Equal arguments give the same one.
 
@@ -122,14 +112,12 @@ def make_residual_mlp(
         config: sizes.
         features: of a row.
         interval: it is a flow's and takes the length of a jump: `(params, x, c_noise, share [B])`.
-        conditions: numbers a flow is conditioned on; the network takes `[B, conditions + 1]` more,
-            the last of them 1 where they are known.
 
     Raises:
         ConfigError: a setting is out of range.
     """
     check(config)
-    shapes = [(1, features), (1,), *extra_shapes(interval, conditions)]
+    shapes = [(1, features), (1,), *([(1,)] if interval else [])]
     return from_linen(
         ResidualMlp(config), *(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes)
     )

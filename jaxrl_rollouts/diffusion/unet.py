@@ -23,7 +23,7 @@ from ..configs import check, positive
 from ..errors import ConfigError
 from ..group_norm import GroupNorm
 from ..networks import Dense, Network, from_linen, normal_fan_in
-from .networks import DTYPES, Extra, extra_shapes
+from .networks import DTYPES, Extra
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,8 @@ def make_temporal_unet(
     """A raw network for `make_denoiser` on `[B, length, channels]` windows.
 
     Equal arguments give the same one. It would run at other lengths too, on samples it was not
-    trained for; it is built for one. `interval` and `conditions` as for `make_residual_mlp`.
+    trained for; it is built for one. `interval` as for `make_residual_mlp`; with conditions the
+    network also takes `[B, conditions + 1]`, the last of them 1 where they are known.
 
     Raises:
         ConfigError: a setting is out of range, or the windows are too short for the blocks.
@@ -169,7 +170,9 @@ def make_temporal_unet(
     least = 2 ** (config.blocks - 1)
     if length < least:
         raise ConfigError("length", length, f"at least {least}, which {config.blocks} blocks halve")
-    shapes = [(1, length, channels), (1,), *extra_shapes(interval, conditions)]
+    shapes: list[tuple[int, ...]] = [(1, length, channels), (1,)]
+    shapes += [(1,)] if interval or conditions else []
+    shapes += [(1, conditions + 1)] if conditions else []
     network = from_linen(
         TemporalUnet(config), *(jax.ShapeDtypeStruct(s, jnp.float32) for s in shapes)
     )

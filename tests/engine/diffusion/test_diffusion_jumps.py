@@ -22,7 +22,7 @@ EXACT = df.make_denoiser(df.make_residual_mlp(df.ResidualMlpConfig(8, 1, 8), 2))
 )
 
 
-def unit_average(params: Any, x: jax.Array, t: Any, s: Any, condition: Any = None) -> jax.Array:
+def unit_average(params: Any, x: jax.Array, t: Any, s: Any) -> jax.Array:
     """The exact average velocity of unit normal data, whose map is `x size(s) / size(t)`."""
     size = lambda t: jnp.sqrt(jnp.square(1.0 - t) + jnp.square(t))  # noqa: E731
     gap = jnp.where(t - s < 1e-3, 1e-3, t - s)
@@ -99,19 +99,6 @@ def test_a_guidance_that_changes_nothing_changes_nothing() -> None:
     np.testing.assert_allclose(plain, guided, atol=1e-5)
     with pytest.raises(ConfigError, match="push"):
         df.sample_jumps(UNIT, None, KEY, (4, 1), guidance=df.make_guidance(TARGET))
-
-
-def test_strength_extrapolates_from_the_unconditioned() -> None:
-    def average(params: Any, x: jax.Array, t: Any, s: Any, condition: Any = None) -> jax.Array:
-        return x if condition is None else x - condition
-
-    flow = UNIT._replace(average=average)
-    start, _ = jax.random.split(KEY)
-    noise, told = jax.random.normal(start, (5, 1)), jnp.full((5, 1), 2.0)
-    for strength, want in ((1.0, 2.0), (3.0, 6.0), (0.0, 0.0)):
-        config = df.JumpConfig(1, strength=strength)
-        drawn = df.sample_jumps(flow, None, KEY, (5, 1), config=config, condition=told)
-        np.testing.assert_allclose(drawn, noise - (noise - want), atol=1e-5)
 
 
 @pytest.mark.parametrize(
