@@ -2,8 +2,7 @@
 
 from .drift import Drift
 from .fno import Fno
-from .ported import unet_from_pdearena
 from .resnet import Resnet
 from .unet import Unet
 
-__all__ = ["Drift", "Fno", "Resnet", "Unet", "unet_from_pdearena"]
+__all__ = ["Drift", "Fno", "Resnet", "Unet"]

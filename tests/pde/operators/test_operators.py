@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from fixtures import stirred
 from helpers_pdearena import NumpyUnet
+from helpers_ported import unet_from_pdearena
 
-from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape
-from jaxrl_rollouts.pde.operators import Fno, Resnet, Unet, unet_from_pdearena
+from jaxrl_rollouts.pde.operators import Fno, Resnet, Unet
 from jaxrl_rollouts.pde.operators.layers import PeriodicConv, sinusoid, use_matmul
 
 N = 32
@@ -187,34 +188,3 @@ def test_every_array_has_its_place() -> None:
         for arrays in (jax.tree.leaves(params), given.values())
     )
     np.testing.assert_array_equal(ours, theirs)
-
-
-def test_lightnings_prefix_and_what_else_is_in_its_file() -> None:
-    given = state()
-    file = {f"model.{name}": values for name, values in given.items()} | {"loss.weight": np.ones(1)}
-    params = unet_from_pdearena(file, PORTED, FieldShape(1, 16, 2), prefix="model.")
-    same = unet_from_pdearena(given, PORTED, FieldShape(1, 16, 2))
-    jax.tree.map(np.testing.assert_array_equal, params, same)
-
-
-def test_what_does_not_fit_is_named() -> None:
-    given = state()
-
-    def port(names: dict[str, Any], config: Unet = PORTED, conditions: int = 2) -> None:
-        unet_from_pdearena(names, config, FieldShape(1, 16, conditions))
-
-    without = {name: values for name, values in given.items() if "middle.res1.conv" not in name}
-    with pytest.raises(DataError, match=r"middle.res1.conv1.weight, .* and 1 more: found nothing"):
-        port(without)
-    with pytest.raises(DataError, match=r"middle.attn.norm.weight: found 1 arrays left over"):
-        port(given | {"middle.attn.norm.weight": np.ones(16)})
-    with pytest.raises(DataError, match=r"pde_emb.1.0.weight, .* and 1 more: found 4 arrays left"):
-        port(given, conditions=1)
-    adaptive = given | {"down.0.res.cond_emb.weight": np.ones((16, 32))}
-    with pytest.raises(DataError, match=r"cond_emb.weight: found \[16, 32\], expected \[8, 32\]"):
-        port(adaptive)
-    narrow = given | {"up.0.res.shortcut.weight": np.ones((16, 32))}
-    with pytest.raises(DataError, match=r"found \[16, 32\], expected \[16, 32, 1\]; hidden, mult"):
-        port(narrow)
-    with pytest.raises(DataError, match="and 131 more: found nothing, expected 218 arrays"):
-        port(given, DEEP)
