@@ -1,7 +1,8 @@
 """One U-shaped network with an exchangeable mixer: DRIFT-Net, scOT (Herde et al. 2024) and others.
 
 The released DRIFT-Net is scOT, the network of Poseidon, with another mixer in its blocks; so is
-this one. `as_released` brings back, by name, what the released code does and papers do not say.
+this one. Where the released code takes wavenumbers by their position in the array, and pads with
+zeros, sets here are symmetric and circles go around.
 """
 
 from __future__ import annotations
@@ -9,17 +10,15 @@ from __future__ import annotations
 import functools
 import itertools
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts import draws
 from jaxrl_rollouts.configs import check, fraction, number, positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import Dense
-from jaxrl_rollouts.trees import PyTree
 
 from ..emulator import FieldNetwork, FieldShape
 from .layers import (
@@ -34,20 +33,9 @@ from .layers import (
     use_matmul,
     zeros,
 )
-from .mixers import SMALL, AttentionMixer, Depthwise, DriftMixer, FourierMixer, SkipBlock
+from .mixers import AttentionMixer, Depthwise, DriftMixer, FourierMixer, SkipBlock
 
 Mixer = Literal["drift", "attention", "fourier", "conv"]
-Released = Literal[
-    "rectangle",
-    "array_bands",
-    "forward_norm",
-    "zero_padding",
-    "masked_windows",
-    "normal_init",
-    "lead_time",
-    "idle",
-]
-AS_RELEASED: tuple[Released, ...] = get_args(Released)
 
 
 @dataclass(frozen=True)
@@ -75,12 +63,6 @@ class Drift:
         head: attention: channels of a head.
         position_hidden: attention: hidden units of the position bias.
         modes: fourier: wavenumbers along each axis that are mixed.
-        as_released: what the released code does: "rectangle" and "array_bands" (low set and bands
-            by array position, which takes negative wavenumbers of axis 0 for high ones),
-            "forward_norm" (the gate sees |X| over the number of tokens), "zero_padding",
-            "masked_windows", "normal_init" (see `released_weights`), "lead_time" (norms are
-            conditioned by one linear map of one condition), "idle" (holds the parameters that are
-            never used).
         form: of the convolutions: `conv`, `matmul` or `auto`, as of the `Resnet`.
     """
 
@@ -102,7 +84,6 @@ class Drift:
     head: int = positive(16)
     position_hidden: int = positive(64)
     modes: int = positive(4)
-    as_released: tuple[Released, ...] = ()
     form: Form = "auto"
 
     def validate(self) -> None:
@@ -140,20 +121,8 @@ class Drift:
             raise ConfigError("dims", self.dims, expected, "take smaller patches, or fewer stages")
         if self.mixer == "attention" and any(n % min(self.window, n) for t in tokens for n in t):
             raise ConfigError("window", self.window, f"one that fills grids of tokens {tokens}")
-        if "lead_time" in self.as_released and shape.conditions != 1:
-            raise ConfigError("as_released", "lead_time", "exactly one condition")
         module = DriftNet(self, shape.channels, paddings(shape.boundaries, len(grid)))
-        redrawn = released_weights if "normal_init" in self.as_released else None
-        return field_network(module, shape, redrawn)
-
-
-# The smallest of the models both papers publish: fields of 128 x 128, four channels.
-_TINY: dict[str, Any] = {"patch": 4, "dims": (48, 96, 192, 384), "depths": (4, 4, 4, 4), "skips": 2}
-_TINY |= {"window": 16, "output_conv": True, "position_hidden": 512, "as_released": AS_RELEASED}
-PUBLISHED = {
-    "scot-t": Drift("attention", **_TINY),
-    "drift-t": Drift("drift", **_TINY),
-}
+        return field_network(module, shape)
 
 
 class ConditionedNorm(nn.Module):
@@ -204,9 +173,7 @@ class DriftNet(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array, index: jax.Array, conditions: jax.Array) -> jax.Array:
         c, patch, norm, deepest = self.config, self.config.patch, ConditionedNorm, self._deepest
-        given = conditions
-        if "lead_time" not in c.as_released:
-            given = gelu(Embedding(c.embedding, c.embedding)(index, conditions))
+        given = gelu(Embedding(c.embedding, c.embedding)(index, conditions))
         h, w = (n // patch for n in x.shape[:2])
         x = x.reshape(h, patch, w, patch, -1).swapaxes(1, 2).reshape(h, w, -1)
         x = norm()(Dense(c.dims[0], name="embed")(x), given)
@@ -230,47 +197,38 @@ class DriftNet(nn.Module):
         y = Dense(size, use_bias=False, kernel_init=zeros, name="recover")(x)
         y = y.reshape(h, w, patch, patch, -1).swapaxes(1, 2).reshape(h * patch, w * patch, -1)
         y = y + self.param("bias", zeros, (self.channels,))
-        return Mixup(5, self._padding, c.form)(y) if c.output_conv else y
+        return Mixup(5, self.padding, c.form)(y) if c.output_conv else y
 
     @property
     def _deepest(self) -> int:
         return len(self.config.dims) - 1
 
-    @property
-    def _padding(self) -> tuple[Padding, ...]:
-        return ("zero", "zero") if "zero_padding" in self.config.as_released else self.padding
-
     def _skipped(self, skip: jax.Array, given: jax.Array) -> jax.Array:
         for _ in range(self.config.skips):
             norm = ConditionedNorm()
-            skip = SkipBlock(self._padding, self.config.form)(skip, lambda y, n=norm: n(y, given))
+            skip = SkipBlock(self.padding, self.config.form)(skip, lambda y, n=norm: n(y, given))
         return skip
 
     def _blocks(self, x: jax.Array, given: jax.Array, stage: int, way: str) -> jax.Array:
         """`x + norm(mixer(x))`, then `x + norm(MLP(x))`, so many times."""
         c = self.config
         norm, features = functools.partial(ConditionedNorm, c.gain), x.shape[-1]
-        idle = c.mixer == "drift" and "idle" in c.as_released
         for block in range(c.depths[stage]):
             # On the way up in the opposite order, as in scOT: the first of two goes over the edges.
             at = block if way == "down" else c.depths[stage] - 1 - block
             x = x + norm()(self._mixer(stage, at % 2 == 1)(x), given)
             x = x + norm()(Dense(features)(gelu(Dense(4 * features)(x))), given)
-            if idle:  # a norm and two cuts
-                self.param(f"idle_{way}_{stage}_{block}", zeros, (4 * features + 2,))
-        if idle and way == "up":  # two maps of the fields that a teacher of the gates would see
-            self.param(f"idle_teacher_{stage}", zeros, (2 * (self.channels + 1) * features,))
         return x
 
     def _mixer(self, stage: int, shifted: bool) -> nn.Module:
-        c, padding = self.config, self._padding
+        c, padding = self.config, self.padding
         if c.mixer == "drift":
             sizes = (c.cut, c.bands, c.gate_hidden)
             parts = (c.mix, c.gate, c.local)
-            return DriftMixer(padding, *sizes, *parts, c.as_released, c.form)
+            return DriftMixer(padding, *sizes, *parts, c.form)
         if c.mixer == "attention":
             sizes = (c.window, c.dims[stage] // c.head, c.position_hidden)
-            return AttentionMixer(self.padding, *sizes, shifted, c.as_released)
+            return AttentionMixer(padding, *sizes, shifted)
         if c.mixer == "fourier":
             return FourierMixer(c.modes)
         return Depthwise(7, padding, form=c.form)
@@ -288,17 +246,3 @@ def _unmerge(x: jax.Array) -> jax.Array:
     h, w, features = x.shape
     x = x.reshape(h, w, 2, 2, features // 4).swapaxes(1, 2)
     return x.reshape(2 * h, 2 * w, features // 4)
-
-
-def released_weights(key: jax.Array, params: PyTree) -> PyTree:
-    """Matrices and kernels N(0, 0.02^2), biases 0: the released code's, but for its transposed
-    convolution back to points, which keeps torch's own."""
-    paths, treedef = jax.tree_util.tree_flatten_with_path(params)
-    drawn = []
-    for at, (path, leaf) in enumerate(paths):
-        if leaf.ndim > 1:
-            leaf = SMALL * draws.normal(jax.random.fold_in(key, at), leaf.shape)
-        elif path[-1].key == "bias":
-            leaf = jnp.zeros_like(leaf)
-        drawn.append(leaf)
-    return jax.tree.unflatten(treedef, drawn)

@@ -19,7 +19,6 @@ import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import Dense, uniform_fan_in
-from jaxrl_rollouts.trees import PyTree
 
 from ..boundaries import ends_of
 from ..emulator import FieldNetwork, FieldShape, kind_and_settings
@@ -231,13 +230,7 @@ class Embedding(nn.Module):
         return out
 
 
-# `(key, params) -> params`: weights to begin with, of the shapes of a module's own.
-Redrawn = Callable[[jax.Array, PyTree], PyTree]
-
-
-def field_network(
-    module: nn.Module, shape: FieldShape, redrawn: Redrawn | None = None
-) -> FieldNetwork:
+def field_network(module: nn.Module, shape: FieldShape) -> FieldNetwork:
     """A module `(x [*N, Cin], index, conditions) -> [*N, C]` as a `FieldNetwork` on `[C, *N]`.
 
     Equal arguments give the same functions; so do those of all networks here, which end here.
@@ -247,17 +240,16 @@ def field_network(
     known: Any = module  # it has a hash, but its type does not say so
     # Written in one way, so that the same circles are the same functions.
     kinds = shape.boundaries or ("periodic",) * len(shape.grid)
-    return _field_network(known, shape._replace(points=shape.grid, boundaries=kinds), redrawn)
+    return _field_network(known, shape._replace(points=shape.grid, boundaries=kinds))
 
 
 @functools.lru_cache(maxsize=32)
-def _field_network(module: nn.Module, shape: FieldShape, redrawn: Redrawn | None) -> FieldNetwork:
+def _field_network(module: nn.Module, shape: FieldShape) -> FieldNetwork:
     grid, scalars = shape.grid, (shape.conditions,)
 
     def init(key: jax.Array) -> Any:
         inputs = jnp.zeros((*grid, (shape.history + 1) * shape.channels))
-        params = module.init(key, inputs, jnp.zeros(()), jnp.zeros(scalars))["params"]
-        return redrawn(key, params) if redrawn else params
+        return module.init(key, inputs, jnp.zeros(()), jnp.zeros(scalars))["params"]
 
     def apply(
         params: Any, field: jax.Array, noised: jax.Array, index: Any, conditions: jax.Array

@@ -67,32 +67,17 @@ class Depthwise(nn.Module):
         return y + self.param("bias", zeros, (features,)) if self.bias else y
 
 
-def low_set(grid: tuple[int, ...], cut: float, rectangle: bool = False) -> np.ndarray:
+def low_set(grid: tuple[int, ...], cut: float) -> np.ndarray:
     """Which `rfft2` bins are low, `[h, w // 2 + 1]`.
 
-    `max(|k_0|, |k_1|)` below `cut` times half of the shorter axis. The released code's `rectangle`
-    is of array positions instead, the first `int(cut n)` along each: most negative wavenumbers of
-    axis 0 are then never low, whatever their length.
+    `max(|k_0|, |k_1|)` below `cut` times half of the shorter axis.
     """
-    k = np.abs(waves(grid))
-    if rectangle:
-        rows, columns = (int(cut * n) for n in k.shape[1:])
-        low = np.zeros(k.shape[1:], bool)
-        low[:rows, :columns] = True
-        return low
-    return k.max(0) < cut * min(grid) / 2
+    return np.abs(waves(grid)).max(0) < cut * min(grid) / 2
 
 
-def band_numbers(grid: tuple[int, ...], bands: int, by_position: bool = False) -> np.ndarray:
-    """The radial band of every `rfft2` bin, `[h, w // 2 + 1]`, of equal widths up to the corner.
-
-    Of the length of the wave vector; of the released code's array positions `by_position`, where
-    negative wavenumbers of axis 0 count as the longest.
-    """
+def band_numbers(grid: tuple[int, ...], bands: int) -> np.ndarray:
+    """The radial band of every `rfft2` bin, `[h, w // 2 + 1]`, of equal widths up to the corner."""
     radius = lengths(grid)
-    if by_position:
-        rows, columns = (np.arange(n) / max(n - 1, 1) for n in radius.shape)
-        radius = np.hypot(rows[:, None], columns)
     return np.minimum((radius / (radius.max() + 1e-8) * bands).astype(int), bands - 1)
 
 
@@ -113,28 +98,26 @@ class DriftMixer(nn.Module):
     mix: bool = True
     gate: bool = True
     local: bool = True
-    as_released: tuple[str, ...] = ()
     form: Form = "auto"
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         *grid, features = x.shape
-        space, released = (grid[0], grid[1]), self.as_released
-        norm: Any = "forward" if "forward_norm" in released else "ortho"
-        modes = jnp.fft.rfft2(x, axes=(0, 1), norm=norm)
-        low = low_set(space, self.cut, "rectangle" in released)
+        space = (grid[0], grid[1])
+        modes = jnp.fft.rfft2(x, axes=(0, 1), norm="ortho")
+        low = low_set(space, self.cut)
         columns = int(low.any(0).sum())  # beyond them nothing is low
         mixed, low_alpha, high_alpha = modes[:, :columns], jnp.ones(()), jnp.ones(())
         if self.mix:
             mixed = self._mixed(mixed)
         if self.gate:
-            alpha = self._alpha(modes, space, released)
+            alpha = self._alpha(modes, space)
             low_alpha, high_alpha = alpha[:, :columns], 1.0 - alpha
         within = low[..., None]
         below = jnp.where(within[:, :columns], low_alpha * mixed, 0.0)
         beyond = [(0, 0), (0, modes.shape[1] - columns), (0, 0)]
         both = jnp.where(within, jnp.pad(below, beyond), high_alpha * modes)
-        y = jnp.fft.irfft2(both, s=space, axes=(0, 1), norm=norm)
+        y = jnp.fft.irfft2(both, s=space, axes=(0, 1), norm="ortho")
         if not self.local:
             return y
         y = y + Depthwise(3, self.padding, False, self.form, name="depthwise")(x)
@@ -154,11 +137,9 @@ class DriftMixer(nn.Module):
         done = jnp.concatenate([modes.real, modes.imag], -1) @ weight
         return jax.lax.complex(done[..., :features], done[..., features:])
 
-    def _alpha(
-        self, modes: jax.Array, grid: tuple[int, int], released: tuple[str, ...]
-    ) -> jax.Array:
+    def _alpha(self, modes: jax.Array, grid: tuple[int, int]) -> jax.Array:
         """The gain of every bin and channel."""
-        band = band_numbers(grid, self.bands, "array_bands" in released)
+        band = band_numbers(grid, self.bands)
         member = band[..., None] == np.arange(self.bands)
         share = member / np.maximum(member.sum((0, 1)), 1)
         # |X_high| - |X_low| without its sign, as the released code has it: one of the two is zero.
@@ -214,9 +195,8 @@ class AttentionMixer(nn.Module):
 
         softmax(cos(q, k) exp(min(s, log 100)) + 16 sigmoid(MLP(offset))) v
 
-    Windows as long as an axis are not shifted. Shifted windows go around circles; with
-    "masked_windows" of the released code, and where an axis ends, tokens of opposite ends do not
-    see each other.
+    Windows as long as an axis are not shifted. Shifted windows go around circles; where an axis
+    ends, tokens of opposite ends do not see each other.
     """
 
     padding: tuple[Padding, ...]
@@ -224,7 +204,6 @@ class AttentionMixer(nn.Module):
     heads: int = 3
     hidden: int = 512
     shifted: bool = False
-    as_released: tuple[str, ...] = ()
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -254,8 +233,7 @@ class AttentionMixer(nn.Module):
         # A product with whose is whose is cheaper than the scatter of a gather's gradient.
         chosen = jax.nn.one_hot(whose, len(offsets), dtype=x.dtype)
         logits = logits + jnp.einsum("ijo,oh->hij", chosen, bias)
-        masked = "masked_windows" in self.as_released
-        cut = tuple(masked or kind != "periodic" for kind in self.padding)
+        cut = tuple(kind != "periodic" for kind in self.padding)
         if any(s and c for s, c in zip(shift, cut, strict=True)):
             beside = separated((h, w), window, shift, (cut[0], cut[1]))  # type: ignore[arg-type]
             logits = jnp.where(jnp.asarray(beside)[:, None], logits, logits - 100.0)

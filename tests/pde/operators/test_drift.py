@@ -1,4 +1,4 @@
-"""The U-shaped network: sizes of the published models, symmetry, settings, training, saving."""
+"""The U-shaped network: symmetry, settings, training, saving."""
 
 from __future__ import annotations
 
@@ -13,18 +13,10 @@ import pytest
 from fixtures import stirred, wrong
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.networks import parameter_count
 from jaxrl_rollouts.pde.emulator import FieldShape
 from jaxrl_rollouts.pde.files import from_arrays
 from jaxrl_rollouts.pde.fitting import fit
-from jaxrl_rollouts.pde.operators.drift import (
-    AS_RELEASED,
-    PUBLISHED,
-    Drift,
-    DriftNet,
-    Mixup,
-    released_weights,
-)
+from jaxrl_rollouts.pde.operators.drift import Drift, Mixup
 from jaxrl_rollouts.pde.saved import load_emulator
 
 MIXERS = ("drift", "attention", "fourier", "conv")
@@ -34,30 +26,6 @@ SMALL = Drift(
     modes=2, skips=1, form="conv",
 )  # fmt: skip
 N = 16
-
-
-def published(name: str) -> tuple[int, int]:
-    """Parameters, a complex number counted once and as two, of four channels on 128 x 128."""
-    module = DriftNet(PUBLISHED[name], 4, ("periodic", "periodic"))
-    inputs = jnp.zeros((128, 128, 4)), jnp.zeros(()), jnp.zeros(1)
-    shapes = jax.eval_shape(lambda key: module.init(key, *inputs), jax.random.key(0))
-    found = jax.tree_util.tree_flatten_with_path(shapes)[0]
-    real = sum(leaf.size for _, leaf in found)
-    return real - sum(leaf.size for path, leaf in found if path[-1].key == "imaginary"), real
-
-
-def test_the_published_models_have_their_numbers_of_parameters() -> None:
-    assert published("scot-t") == (20_774_444, 20_774_444)
-    assert published("drift-t") == (17_531_236, 19_097_956)
-
-
-def test_what_the_released_code_never_uses() -> None:
-    """A norm and two cuts a block, and two maps of a teacher's field a stage: 30 304 numbers."""
-    used = tuple(name for name in AS_RELEASED if name != "idle")
-    module = DriftNet(replace(PUBLISHED["drift-t"], as_released=used), 4, ("periodic",) * 2)
-    inputs = jnp.zeros((128, 128, 4)), jnp.zeros(()), jnp.zeros(1)
-    shapes = jax.eval_shape(lambda key: module.init(key, *inputs), jax.random.key(0))
-    assert parameter_count(shapes) == 19_097_956 - 30_304
 
 
 @pytest.mark.parametrize("mixer", MIXERS)
@@ -120,31 +88,18 @@ def test_both_forms_of_its_convolutions_agree(mixer: Any) -> None:
     assert np.asarray(one).std() > 1e-2
 
 
-def test_released_weights_are_small_normals_and_biases_zero() -> None:
-    config = replace(SMALL, as_released=("normal_init",))
-    params = jax.jit(config.make(FieldShape(1, (N, N))).init)(jax.random.key(0))
-    found = jax.tree_util.tree_flatten_with_path(params)[0]
-    weights = np.concatenate([np.ravel(leaf) for _, leaf in found if leaf.ndim > 1])
-    assert abs(weights.std() - 0.02) < 2e-3 and abs(weights.mean()) < 2e-3
-    assert not any(np.asarray(leaf).any() for path, leaf in found if path[-1].key == "bias")
-    kept = released_weights(jax.random.key(0), {"scale": jnp.full((3,), 1e-6)})
-    np.testing.assert_allclose(kept["scale"], 1e-6)
-
-
-def test_zero_padding_and_walls_are_seen() -> None:
+def test_walls_are_seen() -> None:
     u = jax.random.normal(jax.random.key(2), (1, N, N))
     config = replace(SMALL, mixer="conv")
     nets = [
         config.make(FieldShape(1, (N, N))),
-        replace(config, as_released=("zero_padding",)).make(FieldShape(1, (N, N))),
         config.make(FieldShape(1, (N, N), boundaries=("wall", "wall"))),
     ]
     params = stirred(nets[0])
-    circle, zero, wall = (
+    circle, wall = (
         jax.jit(net.apply)(params, u, jnp.zeros_like(u), 0.0, jnp.zeros(0)) for net in nets
     )
-    np.testing.assert_allclose(zero, wall, atol=1e-6)
-    assert np.abs(circle - zero).max() > 1e-3
+    assert np.abs(circle - wall).max() > 1e-3
 
 
 def test_the_last_convolution_is_the_identity_at_first() -> None:
@@ -162,8 +117,8 @@ def test_the_last_convolution_is_the_identity_at_first() -> None:
         *(
             (change, (16, 16), name)
             for change, name in wrong(
-                dict(dims=(4, 12), depths=(1,), embedding=3, as_released=("lead_time",), cut=1.5),
-                dict(dims=(), as_released=("bugs",), mixer="mamba"),
+                dict(dims=(4, 12), depths=(1,), embedding=3, cut=1.5),
+                dict(dims=(), mixer="mamba"),
             )
         ),
         *(({"mixer": "attention", k: v}, (16, 16), k) for k, v in (("head", 3), ("window", 3))),

@@ -1,4 +1,4 @@
-"""Mixers against plain numpy, in their limits, and what the released code does instead."""
+"""Mixers against plain numpy, in their limits."""
 
 from __future__ import annotations
 
@@ -48,25 +48,10 @@ def test_low_sets_hold_a_wavenumber_with_its_negative() -> None:
     assert low.sum() == 17 * 9
 
 
-def test_the_released_rectangle_leaves_out_negative_wavenumbers() -> None:
-    """Rows 0 .. 0.562 h of the array: 17 of 32 positions, all but one of the positive ones."""
-    expected = np.zeros((32, 17), bool)
-    expected[: int(0.562 * 32), : int(0.562 * 17)] = True
-    low = low_set((32, 32), 0.562, rectangle=True)
-    np.testing.assert_array_equal(low, expected)
-    assert low.sum() == 17 * 9
-    assert not low[-1, 0] and low[1, 0]  # one wave, and the same wave the other way
-
-
-def test_bands_are_of_true_lengths_or_of_positions() -> None:
-    true, released = band_numbers((16, 16), 6), band_numbers((16, 16), 6, by_position=True)
+def test_bands_are_of_true_lengths() -> None:
+    true = band_numbers((16, 16), 6)
     np.testing.assert_array_equal(true[1:], true[1:][::-1])
     assert true[-1, 0] == 0  # one wave backwards is as long as one forwards
-    assert released[-1, 0] == 4
-    y, x = np.meshgrid(np.arange(16) / 15, np.arange(9) / 8, indexing="ij")
-    radius = np.sqrt(y**2 + x**2)
-    expected = np.minimum(np.floor(radius / radius.max() * (1 - 1e-8) * 6), 5)
-    np.testing.assert_array_equal(released, expected)
     assert set(np.unique(true)) == set(range(6))
 
 
@@ -85,14 +70,13 @@ def drift_by_hand(x: np.ndarray, params: Any, low: np.ndarray, band: np.ndarray)
     return np.fft.irfft2(fused, s=x.shape[:2], axes=(0, 1), norm="ortho")
 
 
-@pytest.mark.parametrize("released", [(), ("rectangle", "array_bands")])
-def test_drift_against_its_definition(released: tuple[str, ...]) -> None:
+def test_drift_against_its_definition() -> None:
     x = tokens((8, 12))
-    mixer = DriftMixer(CIRCLES, hidden=5, local=False, as_released=released)
+    mixer = DriftMixer(CIRCLES, hidden=5, local=False)
     variables = stirred(mixer, x)
     params = jax.tree.map(np.asarray, variables["params"])
-    low = low_set((8, 12), 0.562, bool(released))
-    band = band_numbers((8, 12), 6, bool(released))
+    low = low_set((8, 12), 0.562)
+    band = band_numbers((8, 12), 6)
     expected = drift_by_hand(np.asarray(x, np.float64), params, low, band)
     np.testing.assert_allclose(mixer.apply(variables, x), expected, atol=2e-5)
 
@@ -178,8 +162,7 @@ def attention_by_hand(x: np.ndarray, p: Any, window: int, heads: int, shift: int
 @pytest.mark.parametrize(("shifted", "cut"), [(False, False), (True, False), (True, True)])
 def test_window_attention_against_a_loop(shifted: bool, cut: bool) -> None:
     x = tokens((8, 8), 6)
-    released = ("masked_windows",) if cut else ()
-    mixer = AttentionMixer(CIRCLES, 4, 2, 5, shifted, released)
+    mixer = AttentionMixer(("zero", "zero") if cut else CIRCLES, 4, 2, 5, shifted)
     variables = stirred(mixer, x)
     params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), variables["params"])
     expected = attention_by_hand(np.asarray(x, np.float64), params, 4, 2, 2 * shifted, cut)
