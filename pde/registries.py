@@ -5,7 +5,7 @@ Other packages bring theirs by entry points, as `module:Class`:
     [project.entry-points."jaxrl_rollouts.networks"]     # dataclass with make(FieldShape)
     mine = "my_package:MyNetwork"
     [project.entry-points."jaxrl_rollouts.objectives"]   # dataclass with make(FieldNetwork, Scale)
-    [project.entry-points."jaxrl_rollouts.layouts"]      # class with matches(path) and read(path)
+    [project.entry-points."jaxrl_rollouts.layouts"]  # object with matches(path, file) and read(path)
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ LAYOUTS = Registry(
     "layout",
     "jaxrl_rollouts.layouts",
     {
-        "arrays": f"{_PDE}.files.layouts:Arrays",
-        "apebench": f"{_PDE}.files.layouts:ApeBench",
-        "pdearena": f"{_PDE}.files.layouts:PdeArena",
-        "pdearena_flows": f"{_PDE}.files.layouts:PdeArenaFlows",
-        "well": f"{_PDE}.files.layouts:Well",
-        "pdegym": f"{_PDE}.files.layouts:PdeGym",
-        "pdebench": f"{_PDE}.files.layouts:PdeBench",
+        "arrays": f"{_PDE}.files.layouts:ARRAYS",
+        "apebench": f"{_PDE}.files.layouts:APEBENCH",
+        "pdearena": f"{_PDE}.files.layouts:PDEARENA",
+        "pdearena_flows": f"{_PDE}.files.layouts:PDEARENA_FLOWS",
+        "well": f"{_PDE}.files.layouts:WELL",
+        "pdegym": f"{_PDE}.files.layouts:PDEGYM",
+        "pdebench": f"{_PDE}.files.layouts:PDEBENCH",
     },
 )

@@ -2,11 +2,11 @@
 
 from .apebench import read_apebench, write_apebench
 from .arrays import complete, from_arrays, read_arrays
+from .layouts import read
 from .pdearena import read_pdearena, write_pdearena
 from .pdearena_flows import read_pdearena_flows, write_pdearena_flows
 from .pdebench import read_pdebench
 from .pdegym import read_pdegym
-from .sniff import read
 from .well import read_well
 from .well_writer import write_well
 

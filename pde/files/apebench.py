@@ -15,13 +15,21 @@ from typing import Any
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError, DataError, one_line
-from jaxrl_rollouts.foreign import check_file, check_room, clean
+from jaxrl_rollouts.foreign import check_file, clean
 from jaxrl_rollouts.numpy_files import map_npy
 
 from ..fieldset import FieldSet
 from ..generate import Solved
 from .pdearena import SPLITS
-from .stored import check_count, check_finite, check_numbers, check_shape, positions, take
+from .stored import (
+    check_count,
+    check_finite,
+    check_numbers,
+    check_shape,
+    checked_reader,
+    default_names,
+    take,
+)
 
 LAYOUT = "APEBench"
 MAGIC = b"\x93NUMPY"
@@ -63,26 +71,21 @@ def read_apebench(path: str | Path) -> FieldSet:
     for name in set(own) - set(values):
         parameters[name] = _column(beside, info, own, name, count)
 
-    def read(rows: Any, frames: Any) -> np.ndarray:
-        rows, frames = (
-            positions(path, "array", i, n) for i, n in zip((rows, frames), shape[:2], strict=True)
-        )
-        check_room(path, "array", len(rows) * len(frames) * mapped[:1, :1].nbytes)
+    def load(rows: np.ndarray, frames: np.ndarray) -> np.ndarray:
         part = take(map_npy(path), rows, frames)
         check_finite(path, "array", part, rows, frames)
         return part
 
-    names = ("u",) if channels == 1 else tuple(f"u_{i}" for i in range(channels))
     extent = np.repeat(values["domain_extent"][:, None], len(space), 1)
     return FieldSet(
         path,
         LAYOUT,
         shape,
-        read,
+        checked_reader(path, "array", shape, load, mapped.itemsize),
         values["dt"],
         extent,
         parameters,
-        names,
+        default_names(channels),
         ("periodic",) * len(space),
     )
 

@@ -17,7 +17,7 @@ from jaxrl_rollouts.outside import to_array
 
 from ..boundaries import EXPECTED, is_known
 from ..fieldset import FieldSet
-from .stored import check_finite, check_numbers, positions
+from .stored import check_finite, check_numbers, default_names, positions
 
 MEMORY = Path("array")  # the "file" of arrays in memory, for messages
 # The third axis may be one of space where it has more than MANY points, or more than FEW and at
@@ -71,7 +71,7 @@ def from_arrays(
     given_names = () if names is None else _texts(path, "names", names)
     values, space = _channelled(path, u, axes, given_names)
     count, frames, channels = values.shape[:3]
-    named = given_names or _default_names(channels)
+    named = given_names or default_names(channels)
     if len(named) != channels:
         raise DataError(path, "names", f"{len(named)} names", f"{channels}, one per channel")
     single = isinstance(boundaries, str)
@@ -243,7 +243,3 @@ def _column(
     except ValueError:
         expected = f"one number or {list(shape)}"
         raise DataError(path, key, f"shape {list(values.shape)}", expected) from None
-
-
-def _default_names(channels: int) -> tuple[str, ...]:
-    return ("u",) if channels == 1 else tuple(f"u_{i}" for i in range(channels))

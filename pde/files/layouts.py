@@ -1,39 +1,53 @@
-"""The layouts that are known: how a file of each is recognised, and its reader.
+"""Which layout a file has, by what is in it: names and endings of files say little.
 
-Another package's layout is a class of the same two functions, announced in the entry-point group
-`jaxrl_rollouts.layouts`; `matches` is given the file opened where it is HDF5, else None.
+Another package's layout is an object with the same two functions, announced in the entry-point
+group `jaxrl_rollouts.layouts`.
 """
 
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, NamedTuple
 
 import h5py
 
+from jaxrl_rollouts.errors import DataError, one_line
+from jaxrl_rollouts.foreign import check_file
+from jaxrl_rollouts.hdf5 import open_hdf5
+
 from ..fieldset import FieldSet
+from ..registries import LAYOUTS
 from .apebench import MAGIC, is_described, read_apebench
 from .arrays import read_arrays
-from .pdearena import find_group, read_pdearena
+from .joined import files_of, joined
+from .pdearena import SPLITS, find_group, read_pdearena
 from .pdearena_flows import find_flow_group, read_pdearena_flows
 from .pdebench import pdebench_kind, read_pdebench
 from .pdegym import pdegym_key, read_pdegym
+from .stored import listed
 from .well import is_well, read_well
 
+KNOWN = (
+    f"PDEArena (a group {', '.join(SPLITS)} with an array pde_..., or u, vx and vy), The Well "
+    "(groups dimensions and t0_fields), PDEBench (tensor, density, velocity and t, or groups "
+    "0000, ...), PDEgym (one array velocity, solution or data) or APEBench (an .npy array and a "
+    ".json file beside it), or an .npy or .npz file of plain arrays"
+)
 
-class Layout(Protocol):
-    """How trajectories lie in a file."""
 
-    @staticmethod
-    def matches(path: Path, file: h5py.File | None) -> bool:
-        """Whether a file is of this layout, sound or not; `file` is it opened, where it is HDF5."""
-        ...
+class Layout(NamedTuple):
+    """How trajectories lie in a file.
 
-    @staticmethod
-    def read(path: Path) -> FieldSet:
-        """Look into the file; `DataError` where something is missing or misshapen."""
-        ...
+    Attributes:
+        matches: `(path, file) -> bool`, whether a file is of this layout, sound or not; `file` is
+            it opened where it is HDF5, else None.
+        read: looks into the file; `DataError` where something is missing or misshapen.
+    """
+
+    matches: Callable[[Path, h5py.File | None], bool]
+    read: Callable[[Path], FieldSet]
 
 
 def _numpy(path: Path) -> bool:
@@ -41,74 +55,69 @@ def _numpy(path: Path) -> bool:
         return file.read(len(MAGIC)) == MAGIC
 
 
-class Arrays:
-    """A plain `.npy` array or an `.npz` archive."""
-
-    read = staticmethod(read_arrays)
-
-    @staticmethod
-    def matches(path: Path, file: h5py.File | None) -> bool:
-        if file is not None:
-            return False
-        plain = _numpy(path) and not is_described(path)
-        return plain or path.suffix == ".npz" or zipfile.is_zipfile(path)
+def _plain(path: Path, file: h5py.File | None) -> bool:
+    """A `.npy` array with no description beside it, or an `.npz` archive."""
+    if file is not None:
+        return False
+    plain = _numpy(path) and not is_described(path)
+    return plain or path.suffix == ".npz" or zipfile.is_zipfile(path)
 
 
-class ApeBench:
-    """An `.npy` array with a `.json` file beside it."""
-
-    read = staticmethod(read_apebench)
-
-    @staticmethod
-    def matches(path: Path, file: h5py.File | None) -> bool:
-        return file is None and _numpy(path)
+def _hdf5(known: Callable[[h5py.File], Any], read: Callable[[Path], FieldSet]) -> Layout:
+    return Layout(lambda path, file: file is not None and bool(known(file)), read)
 
 
-class PdeArena:
-    """PDEArena's on one axis."""
-
-    read = staticmethod(read_pdearena)
-
-    @staticmethod
-    def matches(path: Path, file: h5py.File | None) -> bool:
-        return file is not None and bool(find_group(file))
-
-
-class PdeArenaFlows:
-    """PDEArena's NavierStokes2D."""
-
-    read = staticmethod(read_pdearena_flows)
-
-    @staticmethod
-    def matches(path: Path, file: h5py.File | None) -> bool:
-        return file is not None and bool(find_flow_group(file))
+ARRAYS = Layout(_plain, read_arrays)
+APEBENCH = Layout(lambda path, file: file is None and _numpy(path), read_apebench)
+PDEARENA = _hdf5(find_group, read_pdearena)
+PDEARENA_FLOWS = _hdf5(find_flow_group, read_pdearena_flows)
+WELL = _hdf5(is_well, read_well)
+PDEGYM = _hdf5(pdegym_key, read_pdegym)
+PDEBENCH = _hdf5(pdebench_kind, read_pdebench)
 
 
-class Well:
-    """The Well's."""
+def read(paths: str | Path | Sequence[str | Path], axes: int | None = None) -> FieldSet:
+    """Look into a file of any known layout; `FieldSet.layout` is its name.
 
-    read = staticmethod(read_well)
+        fields = read("wave.hdf5")
+        fields = read("data/train")              # all files of the folder
+        fields = read(["nu_1.hdf5", "nu_2.hdf5"])  # or "nu_*.hdf5"
 
-    @staticmethod
-    def matches(path: Path, file: h5py.File | None) -> bool:
-        return file is not None and is_well(file)
+    Args:
+        paths: a file; or a folder, a pattern or a list, whose trajectories stand one after the
+            other, with the parameters of all.
+        axes: of space, of plain arrays whose shape does not say (`from_arrays`).
 
-
-class PdeGym:
-    """PDEgym's."""
-
-    read = staticmethod(read_pdegym)
-
-    @staticmethod
-    def matches(path: Path, file: h5py.File | None) -> bool:
-        return file is not None and bool(pdegym_key(file))
+    Raises:
+        DataError: no known layout, one that does not hold what it should, or files that differ.
+    """
+    return joined([_read(path, axes) for path in files_of(paths)])
 
 
-class PdeBench:
-    """PDEBench's."""
+def _read(path: Path, axes: int | None) -> FieldSet:
+    check_file(path, "a file of fields")
+    try:
+        with path.open("rb") as opened:
+            start = opened.read(16)
+    except OSError as error:
+        raise DataError(path, "file", one_line(error), "a readable file") from None
+    if not h5py.is_hdf5(path):
+        layout = _matching(path, None)
+        if layout is None:
+            raise DataError(path, "layout", f"a file that begins with {start!r}", KNOWN)
+        return layout.read(path) if axes is None else read_arrays(path, axes)
+    with open_hdf5(path) as file:
+        layout = _matching(path, file)
+        found = listed(file)
+        for split in SPLITS:
+            if split in file and hasattr(file[split], "keys"):
+                found += f"; in {split}: {listed(file[split])}"  # type: ignore[arg-type]
+    if layout is None:
+        raise DataError(path, "layout", found, KNOWN)
+    return layout.read(path)
 
-    read = staticmethod(read_pdebench)
 
-    @staticmethod
-    def matches(path: Path, file: h5py.File | None) -> bool:
-        return file is not None and bool(pdebench_kind(file))
+def _matching(path: Path, file: h5py.File | None) -> Any:
+    """The first layout that a file has, ours before those of other packages; None without one."""
+    layouts = (LAYOUTS[name] for name in LAYOUTS)
+    return next((layout for layout in layouts if layout.matches(path, file)), None)

@@ -20,7 +20,7 @@ from jaxrl_rollouts.hdf5 import new_hdf5, open_hdf5
 
 from ..fieldset import FieldSet
 from ..generate import Solved
-from .stored import Stored, check_count, check_shape, field_array, hdf5_reader, listed, numbers
+from .stored import Stored, check_count, field_array, hdf5_reader, listed, numbers
 
 SPLITS = ("train", "valid", "test")
 LAYOUT = "PDEArena"
@@ -113,14 +113,11 @@ def read_pdearena(path: str | Path) -> FieldSet:
         check_count(path, key, count)
         names = {"dx": "dx", "dt": "dt"}
         names |= {"v": "viscosity"} if "v" in file[split] else {}  # type: ignore[operator]
-        columns = {}
-        for name, meaning in names.items():
-            columns[meaning] = numbers(path, file, f"{split}/{name}")
-            check_shape(path, f"{split}/{name}", columns[meaning].shape, (count,))
+        columns = {
+            meaning: numbers(path, file, f"{split}/{name}", (count,), positive=name != "v")
+            for name, meaning in names.items()
+        }
     dx, dt = columns.pop("dx"), columns.pop("dt")
-    for name, values in {"dx": dx, "dt": dt}.items():
-        if (values <= 0).any():
-            raise DataError(path, f"{split}/{name}", values.min(), "values above 0")
     shape = (count, frames, 1, points)
     read = hdf5_reader(path, [Stored(key, ("u",), (True,))], shape)
     return FieldSet(

@@ -109,16 +109,11 @@ def _spacing(
     """Distance `[n]` between frames or points; NaN where the file has neither array."""
     key = f"{split}/{step}"
     if step in file[split]:  # type: ignore[operator]
-        values = numbers(path, file, key).astype(np.float64)
-        check_shape(path, key, values.shape, shape[:1])
-        if (values <= 0).any():
-            raise DataError(path, key, values.min(), "values above 0")
-        return values
+        return numbers(path, file, key, shape[:1], positive=True).astype(np.float64)
     key = f"{split}/{places}"
     if places not in file[split]:  # type: ignore[operator]
         return np.full(shape[0], np.nan)
-    values = numbers(path, file, key)
-    check_shape(path, key, values.shape, shape)
+    values = numbers(path, file, key, shape)
     if places == "t":
         return frame_time(path, key, values)
     return axis_extent(path, key, values) / shape[1]
@@ -132,8 +127,7 @@ def _parameters(path: Path, file: h5py.File, split: str, count: int) -> dict[str
         if name in (*FIELDS, *COORDINATES) or not isinstance(value, h5py.Dataset):
             continue
         if value.dtype.kind in "fiu" and (name == "buo_y" or value.shape == (count,)):
-            values = numbers(path, file, f"{split}/{name}")
-            check_shape(path, f"{split}/{name}", values.shape, (count,))
+            values = numbers(path, file, f"{split}/{name}", (count,))
             found[printable(name)] = values.astype(np.float64)
     return found
 

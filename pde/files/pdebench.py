@@ -9,32 +9,30 @@ and `t`, with components last.
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
 
 from jaxrl_rollouts.errors import DataError, one_line
-from jaxrl_rollouts.foreign import check_room
 from jaxrl_rollouts.hdf5 import BROKEN, open_hdf5, plain_attributes
 
 from ..fieldset import FieldSet
 from .stored import (
     Stored,
-    axis_extent,
     check_count,
     check_finite,
     check_numbers,
     check_shape,
+    checked_reader,
     constant_channels,
+    default_names,
     field_array,
     frame_time,
+    grid_extents,
     hdf5_reader,
     listed,
     numbers,
-    positions,
     take,
 )
 
@@ -103,11 +101,7 @@ def _single(path: Path, file: h5py.File) -> FieldSet:
     for field in fields:
         expected = shape if field.times else (count, *space)
         check_shape(path, field.key, field_array(path, file, field.key).shape, expected)
-    extents = []
-    for name, points in zip(axes, space, strict=True):
-        places = numbers(path, file, f"{name}-coordinate")
-        check_shape(path, f"{name}-coordinate", places.shape, (points,))
-        extents.append(axis_extent(path, f"{name}-coordinate", places))
+    extents = grid_extents(path, file, [f"{name}-coordinate" for name in axes], space, count)
     dt = np.full((), np.nan)
     if frames > 1 or "t-coordinate" in file:
         times = numbers(path, file, "t-coordinate")
@@ -124,7 +118,7 @@ def _single(path: Path, file: h5py.File) -> FieldSet:
         whole,
         hdf5_reader(path, fields, whole),
         np.full(count, dt),
-        np.tile(extents, (count, 1)),
+        extents,
         _parameters(path, file, count),
         channels,
         ("",) * len(axes),
@@ -141,23 +135,13 @@ def _seeds(path: Path, file: h5py.File) -> FieldSet:
         raise DataError(path, f"{keys[0]}/data", f"shape {first}", "axes t, space (1 to 3), c")
     frames, *space, components = first
     check_count(path, f"{keys[0]}/data", len(keys))
-    extents = []
-    for name, points in zip(AXES, space, strict=False):
-        key = f"{keys[0]}/grid/{name}"
-        places = numbers(path, file, key)
-        check_shape(path, key, places.shape, (points,))
-        extents.append(axis_extent(path, key, places))
-    times = numbers(path, file, f"{keys[0]}/grid/t")
-    check_shape(path, f"{keys[0]}/grid/t", times.shape, (frames,))
-    dt = frame_time(path, f"{keys[0]}/grid/t", times)
+    places = [f"{keys[0]}/grid/{name}" for name in AXES[: len(space)]]
+    extents = grid_extents(path, file, places, space, len(keys))
+    clock = f"{keys[0]}/grid/t"
+    dt = frame_time(path, clock, numbers(path, file, clock, (frames,)))
     shape = (len(keys), frames, components, *space)
 
-    def read(rows: Any, frames: Any) -> np.ndarray:
-        rows, frames = (
-            positions(path, "data", i, n) for i, n in zip((rows, frames), shape[:2], strict=True)
-        )
-        size = len(rows) * len(frames) * math.prod(first[1:])
-        check_room(path, "data", dtype.itemsize * size)
+    def load(rows: np.ndarray, frames: np.ndarray) -> np.ndarray:
         parts = np.empty((len(rows), len(frames), *first[1:]), dtype)
         with open_hdf5(path) as file:
             for at, row in enumerate(rows):
@@ -173,16 +157,15 @@ def _seeds(path: Path, file: h5py.File) -> FieldSet:
                 parts[at] = values
         return np.moveaxis(parts, -1, 2)
 
-    channels = ("u",) if components == 1 else tuple(f"u_{i}" for i in range(components))
     return FieldSet(
         path,
         SEEDS,
         shape,
-        read,
+        checked_reader(path, "data", shape, load, dtype.itemsize),
         np.full(len(keys), dt),
-        np.tile(extents, (len(keys), 1)),
+        extents,
         {},
-        channels,
+        default_names(components),
         ("",) * len(space),
     )
 
@@ -208,8 +191,7 @@ def _incompressible(path: Path, file: h5py.File) -> FieldSet:
         force = (count, *space, components)
         check_shape(path, "force", field_array(path, file, "force").shape, force)
         fields.append(Stored("force", tuple(f"force_{name}" for name in axes), grid, times=False))
-    times = numbers(path, file, "t")
-    check_shape(path, "t", times.shape, (count, frames))
+    times = numbers(path, file, "t", (count, frames))
     channels = tuple(name for field in fields for name in field.channels)
     shape = (count, frames, len(channels), *space)
     return FieldSet(

@@ -80,10 +80,26 @@ def check_count(path: Path, key: str, count: int) -> None:
     check_room(path, key, 8 * COLUMNS * count)
 
 
-def numbers(path: Path, file: h5py.File, key: str) -> np.ndarray:
-    """A small array of finite numbers, read whole."""
+def numbers(
+    path: Path,
+    file: h5py.File,
+    key: str,
+    shape: tuple[int, ...] | None = None,
+    positive: bool = False,
+) -> np.ndarray:
+    """A small array of finite numbers, read whole; of this shape, and above 0 if `positive`."""
     require(path, file, key)
-    return check_numbers(path, key, read_array(path, file, key))
+    values = check_numbers(path, key, read_array(path, file, key))
+    if shape is not None:
+        check_shape(path, key, values.shape, shape)
+    if positive and (values <= 0).any():
+        raise DataError(path, key, values.min(), "values above 0")
+    return values
+
+
+def default_names(channels: int) -> tuple[str, ...]:
+    """What channels are called that have no names: `u`, or `u_0`, `u_1`, ..."""
+    return ("u",) if channels == 1 else tuple(f"u_{i}" for i in range(channels))
 
 
 def check_numbers(path: Path, key: str, values: Any) -> np.ndarray:
@@ -123,6 +139,15 @@ def axis_extent(path: Path, key: str, places: np.ndarray) -> np.ndarray:
         found = f"steps of {abs(steps).min():.4g} to {abs(steps).max():.4g}"
         raise DataError(path, key, found, "points in even steps", RESAMPLE)
     return abs(steps.mean(-1)) * places.shape[-1]
+
+
+def grid_extents(
+    path: Path, file: h5py.File, keys: Sequence[str], sizes: Sequence[int], count: int
+) -> np.ndarray:
+    """Lengths of the domain `[count, axes]`, of the coordinates at these names."""
+    places = [numbers(path, file, key, (n,)) for key, n in zip(keys, sizes, strict=True)]
+    pairs = zip(keys, places, strict=True)
+    return np.tile([axis_extent(path, key, values) for key, values in pairs], (count, 1))
 
 
 def positions(path: Path, key: str, index: Any, size: int) -> np.ndarray:
@@ -213,17 +238,31 @@ def constant_channels(fields: Sequence[Stored]) -> tuple[int, ...]:
     return tuple(i for i, there in enumerate(times) if not there)
 
 
+def checked_reader(
+    path: Path,
+    key: str,
+    shape: tuple[int, ...],
+    load: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    itemsize: int = 8,
+) -> Callable[[Any, Any], np.ndarray]:
+    """`FieldSet.read`: `load(rows, frames)` once both, and the memory, are checked."""
+
+    def read(rows: Any, frames: Any) -> np.ndarray:
+        rows, frames = (
+            positions(path, key, i, n) for i, n in zip((rows, frames), shape[:2], strict=True)
+        )
+        check_room(path, key, itemsize * len(rows) * len(frames) * math.prod(shape[2:]))
+        return load(rows, frames)
+
+    return read
+
+
 def hdf5_reader(
     path: Path, fields: Sequence[Stored], shape: tuple[int, ...]
 ) -> Callable[[Any, Any], np.ndarray]:
     """`FieldSet.read` of arrays in one file."""
 
-    def read(rows: Any, frames: Any) -> np.ndarray:
-        name = fields[0].key
-        rows, frames = (
-            positions(path, name, i, n) for i, n in zip((rows, frames), shape[:2], strict=True)
-        )
-        check_room(path, name, 8 * len(rows) * len(frames) * math.prod(shape[2:]))
+    def load(rows: np.ndarray, frames: np.ndarray) -> np.ndarray:
         parts = []
         with open_hdf5(path) as file:
             for field in fields:
@@ -235,4 +274,4 @@ def hdf5_reader(
                 parts.append(part)
         return np.concatenate(parts, 2)
 
-    return read
+    return checked_reader(path, fields[0].key, shape, load)

@@ -73,12 +73,10 @@ def read_well(path: str | Path) -> FieldSet:
         known = plain_attributes(file).get("equation")
         dt, extent = axes.dt, np.stack(axes.extents, 1)
         if EXACT in file:
-            dt, extent = (numbers(path, file, f"{EXACT}/{key}") for key in (FRAME_TIME, EXTENT))
-            check_shape(path, f"{EXACT}/{FRAME_TIME}", dt.shape, (count,))
-            check_shape(path, f"{EXACT}/{EXTENT}", extent.shape, (count, len(axes.names)))
+            dt = numbers(path, file, f"{EXACT}/{FRAME_TIME}", (count,))
+            extent = numbers(path, file, f"{EXACT}/{EXTENT}", (count, len(axes.names)))
             for name in {*parameters} & {*file[EXACT]}:  # type: ignore[arg-type]
-                parameters[name] = numbers(path, file, f"{EXACT}/{name}")
-                check_shape(path, f"{EXACT}/{name}", parameters[name].shape, (count,))
+                parameters[name] = numbers(path, file, f"{EXACT}/{name}", (count,))
     channels = tuple(name for field in fields for name in field.channels)
     shape = (count, axes.frames, len(channels), *axes.sizes)
     read = hdf5_reader(path, fields, shape)
