@@ -5,7 +5,7 @@ Other packages bring theirs by entry points, as `module:Class`:
     [project.entry-points."jaxrl_rollouts.networks"]     # dataclass with make(FieldShape)
     mine = "my_package:MyNetwork"
     [project.entry-points."jaxrl_rollouts.objectives"]   # dataclass with make(FieldNetwork, Scale)
-    [project.entry-points."jaxrl_rollouts.layouts"]  # object with matches(path, file) and read(path)
+    [project.entry-points."jaxrl_rollouts.layouts"]  # object: matches(path, file), read(path)
 """
 
 from __future__ import annotations
