@@ -3,8 +3,8 @@
 A position of 5,200,000 m that moves 0.05 m a step moves 0 or 0.5 m in float32. Such columns of a
 dataset hold `x - offset`. Environments on the host subtract it from their float64 observations, and
 a policy from what it is given, so that all of them are in the same units; what is printed has it
-added again. Compiled simulators have float32 observations, from which it is subtracted: what those
-have lost does not come back. Actions and rewards have no offset, only a warning.
+added again. Compiled simulators have float32 observations, from which it is subtracted: digits
+that those lack do not come back. Actions and rewards have no offset, only a warning.
 """
 
 from __future__ import annotations

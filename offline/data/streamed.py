@@ -67,7 +67,7 @@ class _Window(NamedTuple):
 
 
 def streamed_less(offset: np.ndarray | None) -> str:
-    """What is said of an offset in the name of the file of rows."""
+    """What an offset adds to the name of the file of rows."""
     return "" if offset is None else f" less {offset.tolist()}"
 
 

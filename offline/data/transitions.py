@@ -61,7 +61,7 @@ class Dataset:
         columns: a name for each observation entry where the data name them, in their order; else
             ().
         offset: `[S]` float64, what was subtracted from observations before float32 was taken, so
-            that no change is lost; None where nothing was (`offsets`).
+            that float32 keeps their changes; None where nothing was (`offsets`).
         rows_file: where the rows are too large for the memory, the file that `transitions` are
             views of; see `streamed`.
     """
