@@ -5,7 +5,8 @@ The same rules hold for the rows of an agent's dataset and for frames of fields.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import itertools
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,11 @@ MOST = 0.75  # of the sequences
 AROUND = 3  # changes on either side that are called around
 FAR = 10.0  # ranges of the other values that a sentinel is away
 OFTEN = 3  # times that a sentinel occurs at least
+KINDS_OF = 3  # sentinels at either end of a column
+DISTINCT = 10  # other values there are at least beside several sentinels
+STILL = 5  # changes in a row that are none, from which on a column stands still
+RARE = 0.1  # share of such changes up to which they are not its nature
+INTO = 5.0  # median changes that a step into a column's extreme is at least
 
 
 class Odd(NamedTuple):
@@ -102,21 +108,94 @@ class Sentinel(NamedTuple):
 
 
 def find_sentinels(values: np.ndarray) -> list[Sentinel]:
-    """Values of columns `[N, F]` that are the extreme, occur often and lie far from all others."""
+    """Values of columns `[N, F]` that are the extreme, occur often and lie far from all others.
+
+    A column may have several of them at either end.
+    """
     found = []
     for index, column in enumerate(values.T):
-        for extreme, sign in ((np.nanmax, -1.0), (np.nanmin, 1.0)):
-            finite = column[np.isfinite(column)]
-            if not len(finite):
-                continue
-            value = extreme(finite)
-            others = finite[finite != value].astype(np.float64)
-            count = len(finite) - len(others)
-            if count < OFTEN or len(others) < OFTEN:
-                continue
-            low, high = float(others.min()), float(others.max())
-            away = float(value) - high if sign < 0 else low - float(value)
-            if high > low and away > FAR * (high - low):
-                first = int(np.flatnonzero(column == value)[0])
-                found.append(Sentinel(index, float(value), count, first))
+        finite = column[np.isfinite(column)]
+        highest, lowest = (_frequent(finite, extreme) for extreme in (np.max, np.min))
+        chosen = _far_away(finite, highest, lowest)
+        for value, count in chosen:
+            first = int(np.flatnonzero(column == value)[0])
+            found.append(Sentinel(index, float(value), count, first))
+    return found
+
+
+def _frequent(finite: np.ndarray, extreme: Any) -> list[tuple[np.generic, int]]:
+    """The outermost values at one end as far as each occurs often, and how often."""
+    found: list[tuple[np.generic, int]] = []
+    while len(finite) and len(found) < KINDS_OF:
+        value = extreme(finite)
+        others = finite[finite != value]
+        if len(finite) - len(others) < OFTEN:
+            break
+        found.append((value, len(finite) - len(others)))
+        finite = others
+    return found
+
+
+def _far_away(
+    finite: np.ndarray,
+    highest: list[tuple[np.generic, int]],
+    lowest: list[tuple[np.generic, int]],
+) -> list[tuple[np.generic, int]]:
+    """The fewest of the outermost values that are all `FAR` from the rest."""
+    for above, below in sorted(
+        itertools.product(range(len(highest) + 1), range(len(lowest) + 1)), key=sum
+    ):
+        chosen = highest[:above] + lowest[:below]
+        if not chosen:
+            continue
+        rest = finite[~np.isin(finite, [value for value, _ in chosen])].astype(np.float64)
+        if len(rest) < OFTEN or (len(chosen) > 1 and len(np.unique(rest)) < DISTINCT):
+            continue
+        low, high = float(rest.min()), float(rest.max())
+        away = [max(float(value) - high, low - float(value)) for value, _ in chosen]
+        if high > low and min(away) > FAR * (high - low):
+            return chosen
+    return []
+
+
+class Still(NamedTuple):
+    """A column that stands still for a while, though it else moves at every step.
+
+    Attributes:
+        column: which.
+        rows: those whose value is that of the row before.
+    """
+
+    column: int
+    rows: np.ndarray
+
+
+def find_still(values: np.ndarray, ends: np.ndarray) -> list[Still]:
+    """Columns `[N, F]` that rarely repeat, and then for `STILL` rows or more in a row.
+
+    Values that a column reaches step by step and cannot pass (a limit) do not count, nor rows in
+    which no column moves.
+
+    Args:
+        ends: `[N]` bool, the last row of a sequence.
+    """
+    if len(values) < 2:
+        return []
+    inside = ~np.asarray(ends, bool)[:-1]
+    same = (values[1:] == values[:-1]) & inside[:, None]
+    same[same.all(1)] = False
+    found = []
+    for index in np.flatnonzero(same.any(0) & (same.mean(0) <= RARE)).tolist():
+        column, here = np.asarray(values[:, index], np.float64), same[:, index]
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], here, [0]])))
+        begins, lengths = edges[::2], edges[1::2] - edges[::2]
+        change = np.abs(np.diff(column))[inside]
+        usual = np.median(change[change > 0]) if (change > 0).any() else 0.0
+        into = np.abs(column[begins] - column[np.maximum(begins - 1, 0)])
+        limit = (column[begins] == column.max()) | (column[begins] == column.min())
+        long = (lengths >= STILL) & (~limit | (into > INTO * usual))
+        if 0 < long.sum() <= max(2, RARE * (1 + np.sum(~inside))):
+            spans = zip(begins[long], lengths[long], strict=True)
+            rows = np.concatenate([np.arange(b + 1, b + 1 + n) for b, n in spans])
+            found.append(Still(index, rows))
     return found

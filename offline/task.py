@@ -167,7 +167,8 @@ def extreme_facts(dataset: Dataset) -> list[str]:
 
 
 def odd_facts(dataset: Dataset) -> list[str]:
-    """A sentence for each kind of change that is unlike the others, where these rows are few."""
+    """A sentence for each kind of change that is unlike the others, where these rows are few, and
+    of successors that are not the row that follows."""
     if dataset.rows_file is not None:  # they would be read whole
         return []
     return [
@@ -175,7 +176,7 @@ def odd_facts(dataset: Dataset) -> list[str]:
         f"{rows_in_file(dataset, one.rows)[0]}"
         f"{'; ' + one.hint if one.hint else ''}."
         for one in odd_changes(dataset)
-        if one.count <= FEW * len(dataset)
+        if one.count <= FEW * len(dataset) or one.array == "next_observations"
     ]
 
 

@@ -18,14 +18,12 @@ from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.outside import find_offset, subtract
 
 from .bounds import bounded
-from .checks import as_flags, as_floats, as_reals, check_limit, check_width, validate
-from .keys import SYNONYMS, naming, rename
-from .odd import CUT, LISTED
+from .checks import as_actions, as_flags, as_floats, as_reals, check_limit, check_width, validate
+from .keys import OPTIONAL, REQUIRED, check_present, naming, rename
+from .odd import CUT, LISTED, WRONG
 from .successors import Dropped, cut_by_length, is_frozen, mismatches, shift
 from .transitions import Dataset, Transitions, file_sha256, take_rows
 
-REQUIRED = ("observations", "actions", "rewards", "terminals")
-OPTIONAL = ("timeouts", "next_observations")
 FILE_KEYS = {"terminations": "terminals", "truncations": "timeouts"}
 PARTS = "observations of several parts are not supported here: concatenate them to one [N, S]"
 
@@ -120,6 +118,8 @@ def from_mapping(
     place = source if source.exists() else name
     limit = steps_limit(place, max_episode_steps, None)
     renamed, names = rename(place, arrays, limit)
+    parts = {key: " (a dict)" * isinstance(value, Mapping) for key, value in arrays.items()}
+    check_present(place, renamed, (key + of for key, of in parts.items()))
     with naming(names):
         done = assemble(
             place,
@@ -177,7 +177,7 @@ def assemble(
     given = as_reals(source, "observations", arrays["observations"], 2)
     offset = find_offset(source, "observations", given)
     observations = subtract(given, offset)
-    actions = as_floats(source, "actions", arrays["actions"], 2)
+    actions = as_actions(source, "actions", arrays["actions"])
     rewards = as_floats(source, "rewards", arrays["rewards"], 1)
     terminations = as_flags(source, "terminals", arrays["terminals"])
     truncations = truncations_of(source, arrays, terminations, limit, cut=cut_mismatches)
@@ -211,17 +211,6 @@ def shifted_facts(terminations: np.ndarray, dropped: Dropped) -> dict[str, Any]:
     """Facts on rows whose successors are the rows that follow."""
     facts = {f"dropped_{key}": n for key, n in dropped._asdict().items()}
     return {"successors": "shifted", "ends_alone": int(terminations.sum()), **facts}
-
-
-def check_present(source: str | Path, arrays: Any) -> None:
-    """`DataError` unless a mapping, or a file, has every array that is needed."""
-    for key in REQUIRED:
-        if key not in arrays:
-            found = f"only {', '.join(sorted(arrays)) or 'nothing'}"
-            others = [name for name in REQUIRED if name != key and name not in arrays]
-            hint = f"needed as well: {', '.join(others)}" if others else ""
-            expected = f"an array {key} (or {', '.join(SYNONYMS[key][:2])})"
-            raise DataError(source, key, found, expected, hint)
 
 
 def check_kept(source: str | Path, count: int) -> None:
@@ -309,7 +298,7 @@ def _count_mismatches(source: str | Path, rows: Transitions) -> int:
     if len(wrong):
         listed = ", ".join(map(str, wrong[:LISTED].tolist())) + ", ..." * (len(wrong) > LISTED)
         inner = int((~ending[:-1]).sum())
-        meaning = CUT if 2 * len(wrong) <= inner else "one of the two arrays may be wrong"
+        meaning = CUT if 2 * len(wrong) <= inner else WRONG
         warnings.warn(
             f"{source}: next_observations: found {len(wrong):,} of {inner:,} rows inside episodes "
             f"(row {listed}) that differ from the row that follows; {meaning}",

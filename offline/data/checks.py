@@ -66,6 +66,15 @@ def as_floats(source: str | Path, key: str, values: Any, rank: int) -> np.ndarra
         return np.ascontiguousarray(array, dtype=np.float32)
 
 
+def as_actions(source: str | Path, key: str, values: Any) -> np.ndarray:
+    """`as_floats` of actions `[N, A]`, which are numbers of a discrete set where they are whole."""
+    array = as_reals(source, key, values, 2)
+    if array.dtype.kind in "iu":
+        hint = "discrete actions are not supported; amounts that are whole: actions.astype(float)"
+        raise DataError(source, key, f"dtype {array.dtype}", "real numbers", hint)
+    return as_floats(source, key, array, 2)
+
+
 def check_width(source: str | Path, key: str, values: np.ndarray, width: int) -> None:
     """`DataError` unless successors `[N, S]` have as many columns as observations."""
     if values.shape[1] != width:

@@ -22,7 +22,7 @@ from .arrays import FILE_KEYS, OPTIONAL, PARTS, REQUIRED, assemble, steps_limit
 from .bounds import from_unit, read_bounds
 from .catalogue import BY_STEM, CATALOGUE
 from .checks import as_floats, check_limit, validate
-from .keys import Renamed, View, find_names, naming, rename
+from .keys import Renamed, View, check_present, find_names, naming, rename
 from .streamed import rows_bytes, stream_d4rl
 from .transitions import Dataset, Transitions, file_sha256
 
@@ -45,7 +45,10 @@ def _arrays(path: Path, file: h5py.File, names: Renamed, limit: int | None) -> d
     """The arrays of a file under our names, as they are there."""
     wanted = [names.names.get(key, key) for key in (*REQUIRED, *OPTIONAL)] + [names.ends]
     read = {key: _read(path, file, key) for key in wanted if key and key in file}
-    return rename(path, read, limit)[0]
+    found = rename(path, read, limit)[0]
+    groups = {key: " (a group)" * isinstance(file.get(key), h5py.Group) for key in file}
+    check_present(path, found, (key + of for key, of in groups.items()))
+    return found
 
 
 def _columns(path: Path, attributes: Mapping[str, Any], count: int) -> tuple[str, ...]:
@@ -128,7 +131,7 @@ def load_d4rl(
         view: Any = View(file, names.names)
         try:
             with naming(names):
-                whole = names.ends or cut_mismatches
+                whole = names.worked_out or cut_mismatches
                 if not whole and must_stream(stream, rows_bytes(view)):
                     done, rows_file = stream_d4rl(path, view, sha256, **options)
                 else:

@@ -1,12 +1,13 @@
 """Names of columns: ours (D4RL's), and what other libraries and users call the same.
 
 Gymnasium says terminations and truncations, d3rlpy `episode_terminals`, RLlib `new_obs` and
-`dones`. They are mapped by name; `Renamed.read_as` reports what was read as what.
+`dones`, jaxrl `masks` and `dones_float`, Spinning Up `obs2`, `act` and `rew`. They are mapped by
+name, in capitals too; `Renamed.read_as` reports what was read as what.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,11 +18,13 @@ from jaxrl_rollouts.errors import DataError
 
 from .checks import as_flags
 
+REQUIRED = ("observations", "actions", "rewards", "terminals")
+OPTIONAL = ("timeouts", "next_observations")
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "observations": ("obs", "observation", "states", "state"),
-    "actions": ("action", "acts"),
-    "rewards": ("reward", "rews"),
-    "terminals": ("terminations", "terminal", "termination", "terminated", "terminateds"),
+    "actions": ("action", "acts", "act"),
+    "rewards": ("reward", "rews", "rew"),
+    "terminals": ("terminations", "terminal", "termination", "terminated", "terminateds", "masks"),
     "timeouts": ("truncations", "timeout", "truncation", "truncated", "truncateds"),
     "next_observations": (
         "next_obs",
@@ -30,11 +33,13 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
         "obs_next",
         "next_states",
         "next_state",
+        "obs2",
     ),
 }
 # Flags of the last row of an episode, whatever ended it.
-ENDS = ("episode_terminals", "episode_ends", "dones", "done")
+ENDS = ("episode_terminals", "episode_ends", "dones_float", "dones", "done")
 EITHER = ("dones", "done")  # without other flags these may be terminations alone
+MASKS = "masks"  # 0 where an episode terminates, so that no value follows
 
 
 class Renamed(NamedTuple):
@@ -49,6 +54,11 @@ class Renamed(NamedTuple):
     names: dict[str, str]
     ends: str
     read_as: str
+
+    @property
+    def worked_out(self) -> bool:
+        """Whether flags are not those of the file, but worked out from them."""
+        return bool(self.ends) or self.names.get("terminals", "").lower() == MASKS
 
     @property
     def facts(self) -> dict[str, str]:
@@ -91,17 +101,28 @@ def naming(found: Renamed) -> Iterator[None]:
 def find_names(source: str | Path, keys: Collection[str]) -> Renamed:
     """What the columns are called here."""
     names: dict[str, str] = {}
+    plain = {key.lower(): key for key in sorted(keys)}  # small letters last: they go first
     for ours, others in SYNONYMS.items():
-        found = [key for key in (ours, *others) if key in keys]
+        found = [plain[key] for key in (ours, *others) if key in plain]
+        if found == ["terminals", MASKS] and "timeouts" not in plain:
+            names[ours] = MASKS  # as OGBench has them: its terminals are all ends
+            continue
+        if len(found) > 1 and found[-1].lower() == MASKS:
+            found.pop()
         if len(found) > 1 and ours not in found:
             raise DataError(source, ours, " and ".join(found), "one of them", "leave one out")
         if found and found[0] != ours:
             names[ours] = found[0]
     there = {*keys} & {"terminals", "timeouts"} | {*names} & {"terminals", "timeouts"}
-    ends = next((key for key in ENDS if key in keys), "")
+    ends = next((plain[key] for key in ENDS if key in plain), "")
+    if names.get("terminals") == MASKS and "terminals" in keys:
+        ends = "terminals"
     if ends and len(there) == 2:
         ends = ""  # nothing is left for it to say
-    renamed = [f"{theirs} as {ours}" for ours, theirs in names.items()]
+    renamed = [
+        f"{theirs} as {ours}{' where 0' * (theirs.lower() == MASKS)}"
+        for ours, theirs in names.items()
+    ]
     if ends:
         rest = next(iter(there), "")
         renamed.append(
@@ -113,6 +134,20 @@ def find_names(source: str | Path, keys: Collection[str]) -> Renamed:
     return Renamed(names, ends, f"{source}: read {'; '.join(renamed)}." if renamed else "")
 
 
+def check_present(source: str | Path, arrays: Any, given: Iterable[str] = ()) -> None:
+    """`DataError` unless a mapping, or a file, has every array that is needed.
+
+    Args:
+        given: what is there, under its own names; left out, the keys of `arrays`.
+    """
+    missing = [name for name in REQUIRED if name not in arrays]
+    if missing:
+        others = f"needed as well: {', '.join(missing[1:])}" if missing[1:] else ""
+        found = f"only {', '.join(sorted(given or arrays)) or 'nothing'}"
+        expected = f"an array {missing[0]} (or {', '.join(SYNONYMS[missing[0]][:2])})"
+        raise DataError(source, missing[0], found, expected, others)
+
+
 def _other(key: str) -> str:
     return "timeouts" if key == "terminals" else "terminals"
 
@@ -122,17 +157,21 @@ def rename(
 ) -> tuple[dict[str, Any], Renamed]:
     """`arrays` under our names, the ends of episodes worked out; others keep theirs."""
     found = find_names(source, arrays.keys())
-    renamed = {key: arrays[key] for key in arrays if key not in found.names.values()}
+    taken = {*found.names.values(), found.ends}
+    renamed = {key: arrays[key] for key in arrays if key not in taken}
     renamed |= {ours: arrays[theirs] for ours, theirs in found.names.items()}
+    masks = found.names.get("terminals", "")
+    if masks.lower() == MASKS:
+        renamed["terminals"] = ~as_flags(source, masks, arrays[masks])
     if not found.ends:
         return renamed, found
-    ends = as_flags(source, found.ends, renamed.pop(found.ends))
+    ends = as_flags(source, found.ends, arrays[found.ends])
     known = [key for key in ("terminals", "timeouts") if key in renamed]
     if known:
         flags = as_flags(source, known[0], renamed[known[0]])
         if len(flags) == len(ends):
             renamed[_other(known[0])] = ends & ~flags
-    elif found.ends not in EITHER:
+    elif found.ends.lower() not in EITHER:
         raise DataError(
             source,
             found.ends,

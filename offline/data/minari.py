@@ -25,7 +25,7 @@ from ..environments.spaces import (
     is_flat,
 )
 from .bounds import bounded, read_bounds
-from .checks import as_flags, as_floats, as_reals, check_limit, validate
+from .checks import as_actions, as_flags, as_floats, as_reals, check_limit, validate
 from .references import OWN
 from .streamed import stream_episodes, streamed_less
 from .transitions import Dataset, Transitions, file_sha256
@@ -231,7 +231,7 @@ def _cast(
     clip: bool,
 ) -> Transitions:
     """Rows of stored dtypes as `Transitions` has them, checked."""
-    actions = as_floats(origin, "actions", rows.actions, 2)
+    actions = as_actions(origin, "actions", rows.actions)
     rows = Transitions(
         subtract(rows.observations, offset),
         bounded(origin, "actions", actions, low, high, limit=limit, clip=clip)[0],

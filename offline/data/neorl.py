@@ -22,7 +22,16 @@ from jaxrl_rollouts.outside import find_offset, subtract
 from ..environments.terminations import PLACED, WITH_POSITIONS, family
 from .arrays import Assembled, dataset_of
 from .bounds import bounded
-from .checks import as_column, as_flags, as_floats, as_reals, check_limit, check_width, validate
+from .checks import (
+    as_actions,
+    as_column,
+    as_flags,
+    as_floats,
+    as_reals,
+    check_limit,
+    check_width,
+    validate,
+)
 from .transitions import Dataset, Transitions
 
 _FILE_KEYS = {
@@ -116,7 +125,7 @@ def from_neorl(
     actions, low, high = bounded(
         path,
         "action",
-        as_floats(path, "action", arrays["action"], 2),
+        as_actions(path, "action", arrays["action"]),
         action_low,
         action_high,
         limit=action_limit,

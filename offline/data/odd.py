@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxrl_rollouts.feeds import blocks
 from jaxrl_rollouts.outside import subtract
-from jaxrl_rollouts.suspicions import find_odd_changes, find_sentinels
+from jaxrl_rollouts.suspicions import find_odd_changes, find_sentinels, find_still
 
 from .successors import mismatches
 from .transitions import Dataset, Transitions, episodes
@@ -17,6 +17,8 @@ FAR, EXTREME = 1e4, 1e8  # see `extremes`
 KINDS = {"jump": "jump into the row after", "zeros": "zero in all columns after something"}
 LISTED = 5  # row numbers given with a suspicion
 CUT = "do episodes end there? cut_mismatches=True (--cut-mismatches) cuts them"
+STILL = "the value of the row before, though it else moves at every step: a sensor without news?"
+WRONG = "one of the two arrays may be wrong"
 LATE = "at the ends of episodes: are their flags one row late?"
 
 
@@ -29,7 +31,7 @@ class Suspicion:
             of bounds`, `at the bounds`, `every row ends an episode`, `same as the row before`, `not
             the row that follows`, `episode cut before the time limit`, `rows dropped`, `only one
             row`, `ends without a successor` and what that means, `jump into the row after`, `zero
-            in all columns after something`.
+            in all columns after something`, `stands still`.
         array: which array, with the column where it is about one.
         count: number of rows or episodes.
         rows: the first few row numbers.
@@ -130,7 +132,12 @@ def odd_changes(dataset: Dataset) -> list[Suspicion]:
                 kind = KINDS[odd.kind]
                 hint = _late(places, parts.ends) if odd.kind == "jump" else ""
                 found += suspicion(kind, "observations", places, hint)
-    return found + suspicion("not the row that follows", "next_observations", wrong, CUT)
+        for still in find_still(np.asarray(rows.observations), ending):
+            name = f"observations[{still.column}]"
+            found += suspicion("stands still", name, still.rows, STILL)
+    inner = len(dataset) - int(ending.sum())
+    hint = CUT if 2 * len(wrong) <= inner else WRONG
+    return found + suspicion("not the row that follows", "next_observations", wrong, hint)
 
 
 def _late(jumps: np.ndarray, ends: np.ndarray) -> str:

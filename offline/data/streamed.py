@@ -34,7 +34,7 @@ from .arrays import (
     truncations_of,
 )
 from .bounds import bounded, read_bounds
-from .checks import RANKS, as_column, as_flags, as_floats, as_reals, validate
+from .checks import RANKS, as_actions, as_column, as_flags, as_floats, as_reals, validate
 from .successors import followed
 from .transitions import Transitions
 
@@ -210,7 +210,7 @@ def _read(window: _Window, part: slice) -> Transitions:
         else:
             after = np.concatenate([seen[1:], seen[-1:]])[: len(now)]
             after = np.where(window.terminations[part][:, None], now, after)
-        actions = as_floats(path, "actions", file["actions"][part], 2)
+        actions = as_actions(path, "actions", file["actions"][part])
         limits = {"limit": window.action_limit, "clip": window.clip}
         actions = bounded(path, "actions", actions, *window.bounds, **limits)[0]
         rewards = as_floats(path, "rewards", file["rewards"][part], 1)

@@ -149,9 +149,14 @@ def _check_spaces(name: str, env: Any) -> tuple[np.ndarray, np.ndarray]:
     """The bounds of the actions, `[A]` each; `ConfigError` for what is not supported."""
     import gymnasium
 
-    setting, acts = f"environment {name}", env.action_space
+    setting = f"environment {name}"
     try:
-        names = column_names(env.observation_space)
+        acts, seen = env.action_space, env.observation_space
+    except Exception as error:  # a user's own properties
+        found = f"{type(error).__name__}: {one_line(error)}"
+        raise ConfigError(setting, found, "spaces of actions and observations") from error
+    try:
+        names = column_names(seen)
     except UnsupportedSpaceError as error:
         hint = f"{SCOPE}; gymnasium.ObservationWrapper can make them of others"
         raise ConfigError(setting, f"observations: {error}", "vectors", hint) from None

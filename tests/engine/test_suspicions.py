@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.suspicions import Sentinel, find_odd_changes, find_sentinels
+from jaxrl_rollouts.suspicions import Sentinel, find_odd_changes, find_sentinels, find_still
 
 
 def waves(count: int = 8, frames: int = 20) -> np.ndarray:
@@ -66,3 +66,32 @@ def test_a_frequent_value_far_away_is_named(value: float) -> None:
     assert find_sentinels(flags) == [], "two values alone say nothing"
     rows[:, 1] = np.nan
     assert find_sentinels(rows) == []
+
+
+def test_several_sentinels_in_one_column_are_all_named() -> None:
+    """-9999 beside 9999, and beside -8888; counts that are far apart by nature are none."""
+    rows = np.random.default_rng(0).normal(size=(100, 3))
+    rows[5::10, 0], rows[7::10, 0] = -9999.0, 9999.0
+    rows[5::10, 1], rows[7::10, 1] = -9999.0, -8888.0
+    rows[:, 2] = np.resize([0.0, 1.0, 50.0, 100.0], 100)
+    found = [(one.column, one.value, one.count, one.first) for one in find_sentinels(rows)]
+    assert sorted(found) == [
+        (0, -9999.0, 10, 5),
+        (0, 9999.0, 10, 7),
+        (1, -9999.0, 10, 5),
+        (1, -8888.0, 10, 7),
+    ]
+
+
+def test_a_column_that_stands_still_is_named_and_a_limit_is_not() -> None:
+    rng = np.random.default_rng(0)
+    rows, ends = rng.normal(size=(400, 4)).cumsum(0), np.arange(400) % 40 == 39
+    rows[50:60, 0] = rows[50, 0]  # the last value is held
+    rows[130:140, 1] = rows[:, 1].min() - 30.0  # a jump to a value of its own
+    wave = np.sin(0.1 * np.arange(400))
+    rows[:, 2] = np.clip(3.0 * wave, -2.99, 2.99)  # a limit, reached step by step
+    rows[:, 3] = np.round(wave)  # stands still by nature
+    found = {one.column: one.rows.tolist() for one in find_still(rows, ends)}
+    assert found == {0: list(range(51, 60)), 1: list(range(131, 140))}
+    rows[200:210] = rows[200]  # no column moves: rows that repeat are another finding
+    assert {one.column for one in find_still(rows, ends)} == {0, 1}

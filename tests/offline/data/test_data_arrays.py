@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import h5py
 import numpy as np
 import pytest
 from helpers_data import PLAN, TRUNCATED, make, neorl_arrays, raw_arrays, write_raw
@@ -129,6 +130,53 @@ def test_ends_of_both_kinds_are_told_apart(tmp_path, name, kind):
     both = np.flatnonzero(arrays[name])
     assert np.flatnonzero(found.truncations).tolist() == [11, 16]  # of five steps
     assert sorted(np.flatnonzero(found.truncations | found.terminations)) == both.tolist()
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"observations": "obs", "next_observations": "obs2", "actions": "act", "rewards": "rew"},
+        {key: key.capitalize() for key in ("observations", "actions", "rewards", "terminals")},
+    ],
+)
+def test_names_of_other_programs_and_capitals_are_mapped(names):
+    arrays = {names.get(key, key): values for key, values in raw_arrays().items()}
+    dataset = load(arrays)
+    for before, after in zip(make(PLAN), dataset.transitions, strict=True):
+        np.testing.assert_array_equal(before, after)
+    assert all(f"{new} as {old}" in dataset.attributes["read_as"] for old, new in names.items())
+
+
+@pytest.mark.parametrize("ends", ["dones_float", "terminals", "timeouts"])
+@pytest.mark.parametrize("kind", ["dict", "hdf5"])
+def test_masks_are_zero_where_no_value_follows(tmp_path, kind, ends):
+    """jaxrl's masks with its dones_float, OGBench's with terminals that mark every end."""
+    arrays = raw_arrays()
+    over, cut = arrays.pop("terminals"), arrays.pop("timeouts")
+    arrays |= {"masks": 1.0 - over, ends: cut if ends == "timeouts" else over | cut}
+    dataset = load(arrays if kind == "dict" else write_raw(tmp_path / "m.hdf5", arrays))
+    for before, after in zip(make(PLAN), dataset.transitions, strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
+def test_what_is_there_is_listed_under_its_own_names(tmp_path):
+    arrays = raw_arrays()
+    given = {"obs": arrays["observations"], "act": arrays["actions"], "data": {"a": np.zeros(3)}}
+    with pytest.raises(DataError, match=r"found only act, data \(a dict\), obs, expected an array"):
+        load(given)
+    with h5py.File(tmp_path / "g.hdf5", "w") as file:
+        file["data/observations"] = arrays["observations"]
+    with pytest.raises(DataError, match=r"observations: found only data \(a group\), exp"):
+        load(tmp_path / "g.hdf5")
+
+
+def test_whole_numbers_are_no_continuous_actions(tmp_path):
+    arrays = raw_arrays()
+    arrays["actions"] = (arrays["actions"] > 0).astype(np.int64)
+    for source in (arrays, write_raw(tmp_path / "i.hdf5", arrays)):
+        with pytest.raises(DataError, match="dtype int64.*discrete actions are not supp.*astype"):
+            load(source)
+    assert len(load(arrays | {"actions": arrays["actions"].astype(float)})) == 19
 
 
 def test_two_names_for_one_column_are_refused():

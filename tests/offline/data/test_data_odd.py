@@ -15,6 +15,7 @@ from jaxrl_rollouts.offline.data import (
     inspect,
 )
 from jaxrl_rollouts.offline.data.views import _warnings
+from jaxrl_rollouts.offline.task import odd_facts
 
 
 def smooth(lengths, jump=0.0):
@@ -54,6 +55,24 @@ def test_blocks_of_zeros_and_sentinels_are_named():
     found = kinds(inspect(dataset))["observations[1]", "missing value?"]
     assert found.rows == (3,) and found.count > 20 and "-9999 occurs often" in found.hint
     assert any("-9999 occurs often" in text for text in _warnings(inspect(dataset)))
+
+
+def test_a_column_without_news_is_named_in_inspect_and_before_a_training():
+    arrays = smooth([40] * 6)
+    arrays["observations"][65:75, 1] = arrays["observations"][65, 1]
+    dataset = from_arrays(**arrays)
+    found = kinds(inspect(dataset))["observations[1]", "stands still"]
+    assert found.count == 9 and "a sensor without news" in found.hint
+    assert any("observations[1]: stands still: 9 row(s), first 66" in x for x in odd_facts(dataset))
+
+
+def test_successors_of_other_rows_are_named_before_a_training():
+    """However many there are: an array that is one row late is wrong throughout."""
+    arrays = smooth([40] * 6)
+    arrays["next_observations"] = arrays["observations"]
+    with pytest.warns(UserWarning, match="234 of 234 rows .* one of the two arrays may be wrong"):
+        dataset = from_arrays(**arrays)
+    assert any("234 row(s)" in text and "may be wrong" in text for text in odd_facts(dataset))
 
 
 def test_successors_that_disagree_are_reported_and_cut():

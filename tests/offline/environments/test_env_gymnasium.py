@@ -105,6 +105,10 @@ def test_an_instance_is_copied() -> None:
             lambda: Shapes(actions=gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)),
             "unbounded actions",
         ),
+        (
+            type("Torn", (Cart,), {"action_space": property(lambda self: 1 / 0)}),
+            "found 'ZeroDivisionError: division by zero', expected spaces of actions",
+        ),
         (Cart, r"no time limit.*Cart\?max_episode_steps"),
         ("CartPole-v1", "Discrete actions"),
         ("Cartpole-v2", "did you mean CartPole-v1"),
