@@ -54,7 +54,9 @@ def find_odd_changes(sizes: np.ndarray, zero: np.ndarray | None = None) -> list[
     if not len(moving):
         return []
     median, around = float(np.median(moving)), _around(sizes)
-    empty = np.zeros(sizes.shape, bool) if zero is None else zero & known & _follows(zero)
+    empty = np.zeros(sizes.shape, bool)
+    if zero is not None:  # one step alone may pass through zero, but not by more than others change
+        empty = zero & known & (_follows(zero) | (sizes > GAP * around))
     jumps = known & (sizes > JUMP * median) & (sizes > ALONE * around) & ~empty
     repeats = known & (sizes < REPEAT * median) & (sizes < REPEAT * ALONE * around) & ~empty
     found = {"zeros": empty, "jump": jumps, "repeat": repeats, "left out": _left_out(sizes)}
@@ -115,11 +117,11 @@ def find_sentinels(values: np.ndarray) -> list[Sentinel]:
     found = []
     for index, column in enumerate(values.T):
         finite = column[np.isfinite(column)]
-        highest, lowest = (_frequent(finite, extreme) for extreme in (np.max, np.min))
-        chosen = _far_away(finite, highest, lowest)
-        for value, count in chosen:
-            first = int(np.flatnonzero(column == value)[0])
-            found.append(Sentinel(index, float(value), count, first))
+        while chosen := _far_away(finite, _frequent(finite, np.max), _frequent(finite, np.min)):
+            for value, count in chosen:
+                first = int(np.flatnonzero(column == value)[0])
+                found.append(Sentinel(index, float(value), count, first))
+            finite = finite[~np.isin(finite, [value for value, _ in chosen])]
     return found
 
 

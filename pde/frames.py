@@ -9,15 +9,17 @@ from pathlib import Path
 import numpy as np
 
 from jaxrl_rollouts.errors import DataError
-from jaxrl_rollouts.suspicions import find_odd_changes, find_sentinels
+from jaxrl_rollouts.suspicions import RARE, Odd, find_odd_changes, find_sentinels
 
 LISTED = 3  # places given with a line
 LOST = 1e-3  # share of a median change that rounding may take before float64 is kept
 _AT_ONCE = 2**26  # numbers that are looked at
+PART = 0.2  # share of a frame's points that turn zero at once, where none were
 KINDS = {
     "jump": "a jump into the frame after",
     "repeat": "the frame after is the same",
     "zeros": "zero from the frame after on",
+    "part": "zero in part of the frame after",
     "left out": "a change larger than those around it in most trajectories: frames left out?",
 }
 
@@ -31,8 +33,8 @@ def odd_frames(values: np.ndarray, channels: Sequence[str] = ()) -> list[str]:
     """
     places: dict[tuple[str, bytes], list[int]] = {}
     found: dict[tuple[str, bytes], np.ndarray] = {}
-    for channel, (sizes, zero) in enumerate(_changes(values)):
-        for odd in find_odd_changes(sizes, zero):
+    for channel, (sizes, zero, part) in enumerate(_changes(values)):
+        for odd in [*find_odd_changes(sizes, zero), *_parts(part)]:
             key = odd.kind, odd.places.tobytes()
             places.setdefault(key, []).append(channel)
             found[key] = odd.places
@@ -45,13 +47,21 @@ def odd_frames(values: np.ndarray, channels: Sequence[str] = ()) -> list[str]:
     return lines + _missing(values, channels)
 
 
-def _changes(values: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Of every channel, root mean square change from frame to frame `[N, T - 1]` float64, and
-    whether the later frame is zero throughout."""
+def _changes(values: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Of every channel, root mean square change from frame to frame `[N, T - 1]` float64, whether
+    the later frame is zero throughout, and whether part of it is that was not in the one before."""
     space = tuple(range(2, values.ndim - 1))
     for channel in np.moveaxis(values, 2, 0):
         change = np.diff(channel.astype(np.float64), axis=1)
-        yield np.sqrt(np.square(change).mean(space)), (channel[:, 1:] == 0).all(space)
+        zero = channel == 0
+        whole, share = zero[:, 1:].all(space), zero.mean(space)
+        part = (np.diff(share, axis=1) > PART) & (share[:, :-1] < PART / 10) & ~whole
+        yield np.sqrt(np.square(change).mean(space)), whole, part
+
+
+def _parts(part: np.ndarray) -> list[Odd]:
+    """Frames that were written in part, where they are few: else zero is what they have there."""
+    return [Odd("part", np.argwhere(part))] if 0 < part.mean() <= RARE else []
 
 
 def _names(which: Sequence[int], count: int, channels: Sequence[str]) -> str:

@@ -193,8 +193,8 @@ class TrainedEmulator:
                 trajectories.
             CheckpointError: there is no such seed.
         """
-        if steps < 1:
-            raise ConfigError("steps", steps, "at least 1")
+        if not isinstance(steps, int | np.integer) or steps < 1:
+            raise ConfigError("steps", steps, "a whole number from 1")
         params = one_seed(self.params, seed)
         if isinstance(initial, FieldSet):
             if conditions is not None:

@@ -38,6 +38,9 @@ def test_zeros_repeats_jumps_and_gaps_are_told_apart() -> None:
     fields[2, 12:] = 0
     assert judged(fields)["zeros"] == [[2, t] for t in range(11, 19)]
     fields = waves()
+    fields[2, 12] = 0
+    assert judged(fields)["zeros"] == [[2, 11]], "one alone, into which the change is large"
+    fields = waves()
     fields[2, 13] = fields[2, 12]
     assert judged(fields) == {"repeat": [[2, 12]]}
     fields = waves()
@@ -74,6 +77,9 @@ def test_several_sentinels_in_one_column_are_all_named() -> None:
     rows[5::10, 0], rows[7::10, 0] = -9999.0, 9999.0
     rows[5::10, 1], rows[7::10, 1] = -9999.0, -8888.0
     rows[:, 2] = np.resize([0.0, 1.0, 50.0, 100.0], 100)
+    fills = rows[:, :1].copy()
+    fills[2::10] = 9.96921e36  # of another size: found first, and the others in what is left
+    assert [one.value for one in find_sentinels(fills)] == [9.96921e36, 9999.0, -9999.0]
     found = [(one.column, one.value, one.count, one.first) for one in find_sentinels(rows)]
     assert sorted(found) == [
         (0, -9999.0, 10, 5),

@@ -27,6 +27,10 @@ def spoilt(kind: str) -> np.ndarray:
     u = waves()
     if kind == "zeros":
         u[2, 12:] = 0
+    elif kind == "alone":
+        u[2, 12] = 0
+    elif kind == "part":
+        u[2, 12:, 16:] = 0  # of a chunk that was not written
     elif kind == "repeat":
         u[2, 13] = u[2, 12]
     elif kind == "jump":
@@ -40,6 +44,8 @@ def spoilt(kind: str) -> np.ndarray:
 
 ODD = {
     "zeros": "zero from the frame after on: trajectory 2, frame 11, trajectory 2, frame 12",
+    "alone": "zero from the frame after on: trajectory 2, frame 11",
+    "part": "zero in part of the frame after: trajectory 2, frame 11",
     "repeat": "the frame after is the same: trajectory 2, frame 12",
     "jump": "a jump into the frame after: trajectory 5, frame 6, trajectory 5, frame 7",
     "left out": "in most trajectories: frames left out?: trajectory 0, frame 6, trajectory 1, ",
@@ -112,3 +118,12 @@ def test_a_single_trajectory_is_tested_on_its_last_frames(tmp_path: Path) -> Non
     np.savez(tmp_path / "one.npz", u=u[:, :1])
     with pytest.raises(DataError, match="frames: found 1, expected at least 2"):
         split(TrainConfig(file=str(tmp_path / "one.npz")))
+
+
+def test_fields_that_are_zero_by_nature_are_not_named() -> None:
+    """A front in a field that is zero elsewhere, and a block that travels."""
+    x, time = np.arange(64) / 64, np.arange(20)[:, None]
+    phase = np.arange(8)[:, None, None] / 8
+    front = np.clip(np.sin(2 * np.pi * (x - 0.02 * time - phase)), 0, None)
+    block = 1.0 * (np.abs((x - 0.3 * time - phase) % 1 - 0.5) < 0.3)
+    assert odd_frames(front[:, :, None]) == odd_frames(block[:, :, None]) == []
