@@ -16,7 +16,8 @@ from typing import Any
 from .errors import DataError, UserError, one_line, printable
 
 # The name of code to import, `package.module:factory` or `FILE.py:Class`, with its options.
-CODE = re.compile(r"([A-Za-z_][\w.]*|[^:]*\.py):[A-Za-z_][\w.]*(\?.*)?", re.DOTALL)
+# The last part is a name in that module, or a Gymnasium id that it registers, `Tank-v0`.
+CODE = re.compile(r"([A-Za-z_][\w.]*|[^:]*\.py):[A-Za-z_][\w.]*(-v\d+)?(\?.*)?", re.DOTALL)
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",

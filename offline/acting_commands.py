@@ -60,7 +60,7 @@ def evaluate(
     if video is not None:
         from .video import check_video
 
-        check_video(video, env.name)
+        check_video(video, env)
     seeds = [training_seed] if training_seed is not None else finite(saved)
     played = play(saved, env, seeds, episodes, seed, sample=sample)
     rows = table(saved, env, seeds, played)

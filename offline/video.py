@@ -17,6 +17,7 @@ from jaxrl_rollouts.errors import ConfigError, DataError, MissingExtraError, one
 
 from .environments import Environment
 from .environments.plane import GOAL
+from .environments.spaces import flatten
 from .policy import Policy
 
 FORMATS = (".gif", ".mp4")
@@ -28,14 +29,14 @@ GL = (
 Lines = list[np.ndarray]  # each `[points, 2]`
 
 
-def check_video(file: Path, environment: str) -> None:
+def check_video(file: Path, env: Environment) -> None:
     """Refuse what cannot be written or drawn, before anything is played."""
     if file.suffix not in FORMATS or not file.parent.is_dir():
         expected = f"a file that ends in {' or '.join(FORMATS)}, in an existing folder"
         raise ConfigError("--video", str(file), expected)
-    if environment not in DRAWINGS and not environment.startswith(("mujoco/", "gymnasium/")):
+    if env.name not in DRAWINGS and not (_id(env) or env.another):
         expected = f"one of Gymnasium's, or {', '.join(DRAWINGS)}"
-        raise ConfigError("--video", environment, expected, "others cannot be drawn")
+        raise ConfigError("--video", env.name, expected, "others cannot be drawn")
     if file.suffix == ".mp4":
         try:
             import imageio_ffmpeg  # noqa: F401
@@ -79,24 +80,46 @@ def _gymnasium(policy: Policy, env: Environment, seed: int) -> Iterator[tuple[np
     """Frames and rewards of one episode, played in Gymnasium itself."""
     import gymnasium
 
-    name = env.name.partition("/")[2].partition("?")[0]
-    settings: Any = {"render_mode": "rgb_array", "max_episode_steps": env.max_episode_steps}
+    name, settings = _id(env), {"max_episode_steps": env.max_episode_steps}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of versions
-            made = gymnasium.make(name, disable_env_checker=True, **settings)
+            if name:
+                mode: Any = {"render_mode": "rgb_array", "disable_env_checker": True}
+                made: Any = gymnasium.make(name, **mode, **settings)
+            else:
+                made = gymnasium.wrappers.TimeLimit(_drawn(env), **settings)
         observation, _ = made.reset(seed=seed)
         frame: Any = made.render()
+    except ConfigError:
+        raise
     except Exception as error:  # each backend has errors of its own
-        raise ConfigError("--video", one_line(error), f"{name} to draw itself", GL) from None
+        raise ConfigError("--video", one_line(error), f"{env.name} to draw itself", GL) from None
     policy.reset()
-    reward, over = 0.0, False
+    reward, over, space = 0.0, False, made.observation_space
     while not over:
-        observation, earned, terminated, truncated, _ = made.step(policy(observation, reward))
-        reward, over = float(earned), terminated or truncated
+        action = policy(flatten(space, observation), reward)
+        observation, earned, terminated, truncated, _ = made.step(action)
+        reward, over = float(np.asarray(earned).reshape(())), terminated or truncated
         yield np.asarray(frame, np.uint8), reward
         frame = made.render()
     made.close()
+
+
+def _id(env: Environment) -> str:
+    """Gymnasium's id of an environment; "" of one that it does not have."""
+    kind, _, rest = env.name.partition("/")
+    return rest.partition("?")[0] if kind in ("mujoco", "gymnasium") else ""
+
+
+def _drawn(env: Environment) -> Any:
+    """One more copy of a user's environment; `ConfigError` where it makes no pictures."""
+    assert env.another is not None
+    made = env.another()
+    if made.render_mode != "rgb_array":
+        hint = "have its factory make it with render_mode='rgb_array'"
+        raise ConfigError("--video", f"render_mode {made.render_mode!r}", "'rgb_array'", hint)
+    return made
 
 
 def _embedded(policy: Policy, env: Environment, seed: int) -> Iterator[tuple[np.ndarray, float]]:

@@ -79,6 +79,7 @@ class Environment(NamedTuple):
         offset: `[S]`, what was subtracted from its observations (`shifted`); () for nothing.
         less: `offset -> environment`, where simulators on the host subtract it from observations
             in float64; else None.
+        another: makes one more Gymnasium environment like its copies, to be drawn; else None.
     """
 
     name: str
@@ -106,6 +107,7 @@ class Environment(NamedTuple):
     notes: tuple[str, ...] = ()
     offset: tuple[float, ...] = ()
     less: Callable[[tuple[float, ...]], Environment] | None = None
+    another: Callable[[], Any] | None = None
 
 
 def observe(state: EnvironmentState) -> jax.Array:

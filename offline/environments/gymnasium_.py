@@ -68,7 +68,7 @@ def from_gymnasium(
     middle = np.asarray(0.5 * (low + high), first.action_space.dtype)
     host.probe(first, middle)
     return host_environment(
-        host, label, len(names), low, high, version, columns=_named(first) or ()
+        host, label, len(names), low, high, version, columns=_named(first) or (), another=make
     )
 
 

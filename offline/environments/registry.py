@@ -89,11 +89,12 @@ def make(name: str | Any, **options: Any) -> Environment:
         name: what was registered; `pendulum`, `plane`, `acrobot`, `runner`, `ks_control`
             (embedded);
             `gymnax/<name>`, `brax/<name>`, `mujoco/<Gymnasium id>`, `gymnasium/<id>` (an id alone
-            is looked for in this order: MuJoCo, gymnax, Gymnasium); `package.module:factory`, where
-            `jaxrl_rollouts.plugins.trust` was given it or the command line has it; a
-            family (`halfcheetah`) or a dataset of it (`halfcheetah-medium-v2`, `hopper-mixed`).
-            Options may follow as a query, `brax/halfcheetah?backend=mjx`. An `Environment` is
-            handed back, a Gymnasium environment goes through `from_gymnasium`.
+            is looked for in this order: MuJoCo, gymnax, Gymnasium); `package.module:factory`, or
+            `package.module:Tank-v0` where that module registers the id, if
+            `jaxrl_rollouts.plugins.trust` was given it or the command line has it; a family
+            (`halfcheetah`) or a dataset of it (`halfcheetah-medium-v2`). Options may follow as a
+            query, `brax/halfcheetah?backend=mjx`. An `Environment` is handed back, a Gymnasium
+            environment goes through `from_gymnasium`.
         options: `backend` of brax, `max_episode_steps` of Gymnasium's, `terminate_when_unhealthy`
             (true, false) of MuJoCo's that end in falls: `Hopper-v4?terminate_when_unhealthy=false`,
             and `exclude_current_positions_from_observation` of those that move along a floor.

@@ -20,6 +20,7 @@ from jaxrl_rollouts.offline.environments.registry import EMBEDDED
 from jaxrl_rollouts.offline.evaluation import evaluate
 from jaxrl_rollouts.offline.policy import load_policy
 from jaxrl_rollouts.offline.saved_policies import read_policy, save_policy
+from jaxrl_rollouts.plugins import trust
 
 CONFIG = SacConfig(num_critics=2, eta=0.0, hidden=(4,), discount=0.9)
 
@@ -143,8 +144,53 @@ def test_gymnasium_draws_its_own(run: Path, tmp_path: Path, monkeypatch: Any) ->
     assert video.record(policy, env, film, 0) == 6.0
     with Image.open(film) as image:
         assert image.n_frames == 3
-    with pytest.raises(Exception, match="found 'no OpenGL', expected Broken-v0 to draw.*MUJOCO_GL"):
+    with pytest.raises(
+        Exception, match="found 'no OpenGL', expected gymnasium/Broken-v0 to draw.*MUJOCO_GL"
+    ):
         video.record(policy, PLANE._replace(name="gymnasium/Broken-v0"), film, 0)
+
+
+ROBOT = """
+import gymnasium, numpy as np
+class Robot(gymnasium.Env):
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+        box = lambda size: gymnasium.spaces.Box(-1, 1, (size,))
+        self.observation_space = gymnasium.spaces.Dict(arm=box(1), base=box(1))
+        self.action_space = box(2)
+    def reset(self, seed=None, options=None):
+        self.time = 0
+        return {"arm": np.zeros(1), "base": np.ones(1)}, {}
+    def step(self, action):
+        self.time += 1
+        return {"arm": np.zeros(1), "base": np.ones(1)}, np.array([1.5]), False, False, {}
+    def render(self):
+        return np.full((8, 8, 3), 20 * self.time, np.uint8)
+def make(mode="rgb_array"):
+    return gymnasium.wrappers.TimeLimit(Robot(mode), 4)
+def plain():
+    return make(None)
+gymnasium.register("Robot-v0", entry_point=make)
+"""
+
+
+@pytest.mark.parametrize("name", ["robot_env:make", "robot_env:Robot-v0"])
+def test_a_users_environment_is_filmed(
+    name: str, run: Path, tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    pytest.importorskip("gymnasium")
+    (tmp_path / "robot_env.py").write_text(ROBOT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "robot_env", raising=False)
+    trust(name, "robot_env:plain")
+    film = tmp_path / "film.gif"
+    call("evaluate", run, "--environment", name, "--episodes", 1, "--video", film)
+    assert "return 6)" in capsys.readouterr().out
+    with Image.open(film) as image:
+        assert image.n_frames == 4
+    played = ("--environment", "robot_env:plain", "--episodes", 1, "--video", film)
+    said = refused(capsys, "evaluate", run, *played)
+    assert "found 'render_mode None', expected 'rgb_array'" in said and "its factory" in said
 
 
 def test_what_evaluate_refuses(run: Path, tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
