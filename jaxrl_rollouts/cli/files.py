@@ -1,4 +1,4 @@
-"""Settings from a file: TOML or JSON of one's own, or the record of a run."""
+"""Settings from a file: YAML or JSON of one's own, or the record of a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, one_line
-from ..strict import DEPTH, load_json, load_toml
+from ..strict import DEPTH, load_json, load_yaml
 
 MOST = 4_000_000  # bytes of a file with settings
 
@@ -16,16 +16,18 @@ def read_settings(path: Path, experiment: str) -> tuple[str | None, Any]:
     """The preset a file was made from, where it says so, and its settings as nested data.
 
     Args:
-        path: a TOML or JSON file, keys nested or dotted (`agent.lr = 1e-4`); or a run's `run.json`,
+        path: a YAML or JSON file, keys nested or dotted (`study.seeds: 3`); or a run's `run.json`,
             or its folder.
     """
     path = path / "run.json" if path.is_dir() else path
     text = _text(path)
-    kind, load = ("JSON", load_json) if path.suffix == ".json" else ("TOML", load_toml)
+    kind, load = ("JSON", load_json) if path.suffix == ".json" else ("YAML", load_yaml)
     try:
         data = load(text)
     except ValueError as error:
         raise ConfigError(f"{path}", one_line(error), f"valid {kind}") from None
+    if data is None:
+        data = {}
     if isinstance(data, Mapping) and {"experiment", "config"} <= set(data):
         if data["experiment"] != experiment:
             raise ConfigError(f"{path}: experiment", data["experiment"], experiment)
@@ -36,7 +38,7 @@ def read_settings(path: Path, experiment: str) -> tuple[str | None, Any]:
 
 def _text(path: Path) -> str:
     """The text of a file, or of what a shell puts in its place; `ConfigError` where it is none."""
-    expected = "a TOML or JSON file, or a run folder"
+    expected = "a YAML or JSON file, or a run folder"
     try:
         with path.open("rb") as file:
             data = file.read(MOST + 1)

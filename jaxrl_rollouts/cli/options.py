@@ -43,7 +43,7 @@ class RunOptions:
     preset: str = ""
     """Named configuration to start from; a file's and single settings override it."""
     config: Path | None = None
-    """Settings from a TOML or JSON file, or those of a run: its folder. Options override them."""
+    """Settings from a YAML or JSON file, or those of a run: its folder. Options override them."""
     out: Path = Path("runs")
     """Folder to make the run folder in."""
     publish: Path | None = None

@@ -61,7 +61,7 @@ def configured(file: str, folder: Path) -> str:
 
 def stranger(folder: Path) -> None:
     (folder / "evil.py").write_text(MODULE.format(ran=str(folder / "ran")))
-    (folder / "evil.toml").write_text("environment = 'evil:make'\n")
+    (folder / "evil.yaml").write_text("environment: evil:make\n")
 
 
 def executed(folder: Path, *words: object) -> str:
@@ -75,11 +75,11 @@ def code(share: float, seed: int) -> list[Attack]:
     words = [
         ("--environment", "evil:make"),
         ("--environment=evil:make",),
-        ("--config", "evil.toml"),
+        ("--config", "evil.yaml"),
     ]
-    words += [("--config=evil.toml",), ("--trust", "evil:make", "--config", "evil.toml")]
+    words += [("--config=evil.yaml",), ("--trust", "evil:make", "--config", "evil.yaml")]
     made = [Attack(f"plan {' '.join(one)}", partial(planned, one)) for one in words]
-    files = ("evil.toml", "theirs", "theirs/run.json", "resume", "policy.json")
+    files = ("evil.yaml", "theirs", "theirs/run.json", "resume", "policy.json")
     made += [Attack(f"settings {file}", partial(configured, file)) for file in files]
     return some(made, share)
 

@@ -25,10 +25,10 @@ SMOKE = ("offline", "--preset", "smoke", "--method", "bc", "--no-progress")
 NAMED = {
     "option": ("--environment", "evil:make"),
     "joined": ("--environment=evil:make",),
-    "file": ("--config", "evil.toml"),
-    "joined file": ("--config=evil.toml",),
+    "file": ("--config", "evil.yaml"),
+    "joined file": ("--config=evil.yaml",),
 }
-FILES = {"toml": "evil.toml", "folder": "runs/theirs", "record": "runs/theirs/run.json"}
+FILES = {"yaml": "evil.yaml", "folder": "runs/theirs", "record": "runs/theirs/run.json"}
 # Several command lines in one interpreter; what is trusted stays trusted there.
 LINES = """
 import contextlib, io, json, os, sys
@@ -54,7 +54,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A stranger's folder: a module beside settings, sweeps and a run that name it."""
     place = tmp_path_factory.mktemp("stranger")
     (place / "evil.py").write_text(MODULE)
-    (place / "evil.toml").write_text("environment = 'evil:make'\n")
+    (place / "evil.yaml").write_text("environment: evil:make\n")
     for name, words in NAMED.items():
         sweep(place / name, *words)
     folder = RunFolder.at(place / "runs" / "theirs", "offline").path
@@ -80,7 +80,7 @@ def ended(place: Path) -> dict[str, tuple[int, str, bool, bool]]:
     lines |= {name: [*run, file] for name, file in FILES.items()}
     trust = ["--trust", "evil:make"]
     lines |= {"trusted task": ["sweep", "task", "file", "1", *trust]}
-    lines |= {"trusted file": [*run, "evil.toml", *trust]}
+    lines |= {"trusted file": [*run, "evil.yaml", *trust]}
     environment = os.environ | {"PYTHONPATH": str(place)}  # the module can be found
     command = [sys.executable, "-c", LINES, json.dumps(lines)]
     done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
@@ -105,7 +105,7 @@ def test_what_the_user_names_is_imported(ended: dict, place: Path) -> None:
 
 
 def test_a_plan_has_no_trust_of_its_own(tmp_path: Path) -> None:
-    folder = sweep(tmp_path / "sweep", "--trust", "evil:make", "--config", "evil.toml")
+    folder = sweep(tmp_path / "sweep", "--trust", "evil:make", "--config", "evil.yaml")
     with pytest.raises(CheckpointError, match="one: found --trust, expected a plan"):
         read_plan(folder)
 

@@ -113,12 +113,12 @@ def test_a_command_remakes_what_a_folder_has(words: list[str], tmp_path: Path) -
 
 
 def test_settings_of_a_file_are_of_its_method(tmp_path: Path) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text("seeds = 5\n[method.cql]\nweight = 3.0\nhidden = [8]\n")
+    file = tmp_path / "mine.yaml"
+    file.write_text("method: {cql: {weight: 3.0, hidden: [8]}}\nseeds: 5\n")
     _, config, _ = parse_run(main_job.EXPERIMENT, [*SMOKE, "--config", str(file)])
     assert config.method.name == "cql" and config.method.weight == 3.0 and config.seeds == 5
     with pytest.raises(ConfigError, match="--method: found 'iql', expected cql, which"):
         parse_run(main_job.EXPERIMENT, [*SMOKE, "--config", str(file), "--method", "iql"])
-    file.write_text("[method.'evil.py:Mine']\n")
+    file.write_text("method: {evil.py:Mine: {}}\n")
     with pytest.raises(ConfigError, match="no code to import"):
         parse_run(main_job.EXPERIMENT, [*SMOKE, "--config", str(file)])

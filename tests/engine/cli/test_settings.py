@@ -80,17 +80,18 @@ def parse(line: str) -> tuple[Any, str]:
 
 
 def test_a_file_goes_over_the_preset_and_options_over_the_file(plugin: Path) -> None:
-    Path("a.toml").write_text(
-        "steps = 9\nloud = true\nagent.sizes = [4, 5]\nagent.num-critics = 7\nagent.rate = 1e-4\n"
+    Path("a.yaml").write_text(
+        "agent:\n  rate: 1e-4  # a number, also in YAML\nagent.sizes: [4, 5]\nsteps: 9\nloud: on\n"
+        "agent.num-critics: 7\n"
     )
-    config, command = parse("--preset slow --config a.toml --steps 5")
+    config, command = parse("--preset slow --config a.yaml --steps 5")
     changed = {"agent.rate": 1e-4, "agent.sizes": (4, 5), "agent.num_critics": 7}
     changed |= {"steps": 5, "loud": True}
     slow = load_experiment("toy").preset("slow")
     assert settings(config) == {**settings(slow), **changed}
     # The command needs no file.
     prefix = "jaxrl-rollouts run toy "
-    assert command.startswith(prefix) and "a.toml" not in command
+    assert command.startswith(prefix) and "a.yaml" not in command
     assert parse(command.removeprefix(prefix))[0] == config
 
 
@@ -107,14 +108,15 @@ def test_a_runs_own_file_remakes_it_with_changes_on_top(plugin: Path) -> None:
 
 
 BAD = {
-    "sibling": ("agent = {rat = 1}", "a.toml: agent.rat: .*did you mean agent.rate?"),
-    "dotted": ("agent.rat = 1", "a.toml: agent.rat: .*did you mean agent.rate?"),
-    "without its group": ("num_critics = 3", "a.toml: num_critics: .*mean agent.num_critics?"),
-    "type": ("agent = {rate = 'fast'}", "a.toml: agent.rate: found 'fast', expected float"),
-    "literal": ("agent.memory = 'gur'", "a.toml: agent.memory: found 'gur'.*did you mean gru?"),
-    "twice": ("agent.a-b = 1\nagent.a_b = 2", "a.toml: a_b: .*one for each setting"),
-    "range": ("agent.rate = -1", "--agent.rate: found -1.0"),
-    "no TOML": ("{", "a.toml: found .*expected valid TOML"),
+    "sibling": ("agent: {rat: 1}", "a.yaml: agent.rat: .*did you mean agent.rate?"),
+    "dotted": ("agent.rat: 1", "a.yaml: agent.rat: .*did you mean agent.rate?"),
+    "without its group": ("num_critics: 3", "a.yaml: num_critics: .*mean agent.num_critics?"),
+    "type": ("agent: {rate: fast}", "a.yaml: agent.rate: found 'fast', expected float"),
+    "literal": ("agent.memory: gur", "a.yaml: agent.memory: found 'gur'.*did you mean gru?"),
+    "twice": ("agent: {rate: 1}\nagent.rate: 2", "a.yaml: agent.rate: .*one for each setting"),
+    "range": ("agent.rate: -1", "--agent.rate: found -1.0"),
+    "no YAML": ("{", "a.yaml: found .*expected valid YAML"),
+    "a list": ("[1]", r"a.yaml: found \[1\], expected an object with the settings of Config"),
 }
 
 
@@ -125,9 +127,9 @@ def test_bad_files_are_one_line_that_names_file_and_setting(
     import re
 
     text, message = BAD[case]
-    Path("a.toml").write_text(text)
+    Path("a.yaml").write_text(text)
     with pytest.raises(SystemExit) as caught:
-        cli.main(["run", "toy", "--config", "a.toml"])
+        cli.main(["run", "toy", "--config", "a.yaml"])
     (line,) = capsys.readouterr().err.splitlines()
     assert caught.value.code == 2 and re.search(message, line), line
     assert not Path("runs").exists()
@@ -135,7 +137,7 @@ def test_bad_files_are_one_line_that_names_file_and_setting(
 
 def test_files_that_cannot_be_settings(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--config: found .*No such file.*or a run folder"):
-        read_settings(tmp_path / "none.toml", "toy")
+        read_settings(tmp_path / "none.yaml", "toy")
     other = tmp_path / "run.json"
     other.write_text(json.dumps({"experiment": "other", "preset": "cpu", "config": {}}))
     with pytest.raises(ConfigError, match="run.json: experiment: found 'other', expected toy"):
@@ -143,8 +145,8 @@ def test_files_that_cannot_be_settings(tmp_path: Path) -> None:
     other.write_text("{")
     with pytest.raises(ConfigError, match="expected valid JSON"):
         read_settings(other, "toy")
-    (tmp_path / "empty.toml").write_text("# nothing yet\n")
-    assert read_settings(tmp_path / "empty.toml", "toy") == (None, {})
+    (tmp_path / "empty.yaml").write_text("# nothing yet\n")
+    assert read_settings(tmp_path / "empty.yaml", "toy") == (None, {})
 
 
 def test_dotted_keys_join_their_group() -> None:

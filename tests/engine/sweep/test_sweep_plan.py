@@ -93,8 +93,8 @@ def test_what_is_not_swept_is_handed_on_and_left_as_it_is() -> None:
 
 
 def test_a_settings_file_is_taken_apart(tmp_path: Path) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text("study.rate = 0.25\ndataset = 'other'\n")
+    file = tmp_path / "mine.yaml"
+    file.write_text("study: {rate: 0.25}\ndataset: other\n")
     (task,) = planned({"seed": [1]}, "--config", str(file)).tasks
     assert "--config" not in task.arguments and "other" in task.arguments
     assert task.arguments[task.arguments.index("--study.rate") + 1] == "0.25"
