@@ -147,7 +147,7 @@ def report_of(result: TrainResult, job: Job) -> Report:
                 result.true_value,
                 result.estimated_value,
                 cells[name].time_constants,
-                unlike(source.dataset, source.env),
+                unlike(source.dataset, source.env, result.history.last("length")),
                 found,
                 None if imagined is None else imagined.value,
             )

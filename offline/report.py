@@ -151,7 +151,7 @@ def add_main_job(report: Report, setting: Source, cell: Cell) -> None:
         return
     for column, metric in measured(cell).items():
         report.number(column, cell[metric])
-    reasons = unlike(setting.dataset, setting.env) or disagreeing(
+    reasons = unlike(setting.dataset, setting.env, cell["length"]) or disagreeing(
         cell["return"], behaviour(setting).mean()
     )
     add_claim(

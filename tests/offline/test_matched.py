@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,27 @@ class Goal(Cart):
         return self.shown(), *rest
 
 
+def test_start_states_of_other_units_are_named() -> None:
+    """Both columns begin around 0: the medians are alike, the spreads 1000 times apart."""
+
+    def make() -> Any:
+        return gymnasium.wrappers.TimeLimit(Cart(), 10)
+
+    env = from_gymnasium(make)
+    assert env.starts is not None
+    ends = np.arange(160) % 10 == 9
+    rows = {"actions": np.zeros((160, 1)), "rewards": np.ones(160), "terminals": np.zeros(160)}
+    rows |= {"timeouts": ends, "action_low": LOW, "action_high": HIGH}
+    first = np.repeat(env.starts(16)[0], 10, 0) + 0.01 * np.arange(160)[:, None] % 0.1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        environment_of(from_arrays(first, **rows), make)
+    moving = int(first.std(0).argmax())
+    first[:, moving] *= 1000.0
+    with pytest.warns(UserWarning, match=rf"differ in spread in column\(s\) {moving} .*same units"):
+        environment_of(from_arrays(first, **rows), make)
+
+
 def test_a_column_that_stays_is_not_taken_for_one_that_moves() -> None:
     rng, ends = np.random.default_rng(0), np.arange(60) % 10 == 9
     place = rng.uniform(-0.5, 0.5, 60)
@@ -251,6 +273,11 @@ def test_a_claim_compares_episodes_of_one_length(tmp_path: Path) -> None:
     assert "the longest episode of the data has 169" in unlike(ragged, PENDULUM_LIKE)
     ends_too = replace(dataset, transitions=dataset.transitions._replace(terminations=ends[:-4]))
     assert "episodes of the data terminate, those in x do not" in unlike(ends_too, PENDULUM_LIKE)
+    whole = environment_of(dataset, make(100))
+    assert unlike(dataset, whole, np.array([100.0, 100.0])) == ""
+    shorter = unlike(dataset, whole, np.array([100.0, 62.5]))
+    assert shorter.startswith("episodes in Cart end before the limit (after 62.5 steps")
+    assert unlike(ends_too, whole, np.array([62.5])) == "", "both may end before the limit"
 
 
 PENDULUM_LIKE = PENDULUM._replace(name="x", max_episode_steps=100)
