@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .fitting import fit as fit
     from .generate_settings import Simulation as Simulation
     from .objectives import Correction as Correction
+    from .objectives import Crps as Crps
     from .objectives import Mse as Mse
     from .objectives import Pushforward as Pushforward
     from .objectives import Refiner as Refiner

@@ -34,6 +34,7 @@ OBJECTIVES = Registry(
         "sobolev": f"{_PDE}.objectives.sobolev:Sobolev",
         "correction": f"{_PDE}.objectives.correction:Correction",
         "refiner": f"{_PDE}.objectives.refiner:Refiner",
+        "crps": f"{_PDE}.objectives.crps:Crps",
     },
 )
 LAYOUTS = Registry(

@@ -49,7 +49,8 @@ class TrainConfig:
         test: another file, to test on; left out, the last trajectories of `file`, or the last
             frames of a single one.
         test_share: their share.
-        objective: mse, pushforward, unrolled, sobolev, correction or refiner, and its settings.
+        objective: mse, pushforward, unrolled, sobolev, correction, refiner or crps, and its
+            settings.
         network: resnet, unet, fno or drift (fields of two axes only), and its sizes.
         steps: gradient steps.
         batch: windows per gradient step.
