@@ -20,7 +20,7 @@ from jaxrl_rollouts.hdf5 import new_hdf5, open_hdf5
 
 from ..fieldset import FieldSet
 from ..generate import Solved
-from .stored import Stored, check_count, field_array, hdf5_reader, listed, numbers
+from .stored import Stored, check_count, check_even, field_array, hdf5_reader, listed, numbers
 
 SPLITS = ("train", "valid", "test")
 LAYOUT = "PDEArena"
@@ -111,6 +111,7 @@ def read_pdearena(path: str | Path) -> FieldSet:
             raise DataError(path, key, f"shape {fields.shape}", expected)
         count, frames, points = fields.shape
         check_count(path, key, count)
+        check_even(path, file, split)
         names = {"dx": "dx", "dt": "dt"}
         names |= {"v": "viscosity"} if "v" in file[split] else {}  # type: ignore[operator]
         columns = {

@@ -31,6 +31,7 @@ from .stored import (
     Stored,
     axis_extent,
     check_count,
+    check_even,
     check_shape,
     field_array,
     frame_time,
@@ -77,6 +78,7 @@ def read_pdearena_flows(path: str | Path) -> FieldSet:
         for key in keys[1:]:
             check_shape(path, key, field_array(path, file, key).shape, shape)
         check_count(path, keys[0], shape[0])
+        check_even(path, file, split)
         parameters = _parameters(path, file, split, shape[0])
         attributes = plain_attributes(file[split])  # type: ignore[arg-type]
         kind = "periodic" if attributes.get("boundaries") == "periodic" else "wall"

@@ -74,9 +74,12 @@ BAD: dict[str, list[tuple[Change, str]]] = {
         (at(f"{A}/dt", 1, -1.0), "train/dt: found -1.0"),
         (at(f"{A}/dt", 1, np.nan), "expected finite numbers"),
         (at(f"{A}/v", 1, np.inf), "train/v"),
+        (put(f"{A}/x", np.tile(np.geomspace(0.1, 1, 8), (3, 1))), "train/x: found steps of"),
+        (put(f"{A}/t", np.geomspace(0.1, 1, 5)), "train/t: found steps of"),
     ],
     "arena_flow": [
         (drop(f"{F}/vy"), "valid/vy: found only "),
+        (put(f"{F}/y", np.geomspace(0.1, 1, 6)), "valid/y: found steps of"),
         (drop(f"{F}/u"), "valid/u: found only"),
         (put(f"{F}/vx", ones((N, T, X, 7))), "valid/vx: found shape (3, 5, 8, 7)"),
         (put(f"{F}/u", ones((N, T, X))), "valid/u: found shape (3, 5, 8)"),

@@ -30,6 +30,20 @@ def test_one_tensor(made: Callable) -> None:
     np.testing.assert_array_equal(found.parameters["Nu"], [0.001] * N)
 
 
+def test_points_far_from_zero_are_even_up_to_their_rounding(made: Callable) -> None:
+    """float32 rounds a place of 1000 by 1 % of a spacing of 0.003."""
+    path = made("tensor")
+    with h5py.File(path, "r+") as file:
+        places = (1000 + 0.003 * np.arange(X)).astype(np.float32)
+        del file["x-coordinate"]
+        file["x-coordinate"] = places
+    np.testing.assert_allclose(read(path).extent, [[0.003 * X]] * N, rtol=0.02)
+    with h5py.File(path, "r+") as file:
+        file["x-coordinate"][:] = places + np.where(np.arange(X) > 3, 0.002, 0).astype("f4")
+    with pytest.raises(DataError, match="x-coordinate: found steps of"):
+        read(path)
+
+
 def test_named_variables(made: Callable) -> None:
     found = read(made("flow"))
     assert found.shape == (N, T, 4, X, Y)
