@@ -60,15 +60,17 @@ def same_columns(dataset: Dataset, env: Environment) -> Environment:
     By name where both name them; else start states are compared column by column.
     """
     source = dataset.source if dataset.source.exists() else dataset.name
-    if dataset.columns and env.columns:
+    named = bool(dataset.columns and env.columns)
+    if named:
         if set(dataset.columns) != set(env.columns):
             missing = sorted(set(dataset.columns) ^ set(env.columns))[:6]
             expected = f"the columns of {env.name}"
             found = f"columns that only one of the two has: {', '.join(missing)}"
             raise DataError(source, "observations", found, expected)
-        return shifted(with_columns(env, dataset.columns), dataset.offset)
-    env = shifted(env, dataset.offset)
-    if env.starts is not None:
+        env = with_columns(env, dataset.columns)
+    if dataset.offset is not None:
+        env = shifted(env, dataset.offset)
+    if env.starts is not None and not named:
         compare_starts(dataset, env, *env.starts(STARTS))
     return env
 

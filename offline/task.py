@@ -104,7 +104,7 @@ def termination_of(
             return rule
         try:
             rule = termination_function(where, rows.observations.shape[1])
-            rule = of_shifted(rule, dataset.offset)
+            rule = rule if dataset.offset is None else of_shifted(rule, dataset.offset)
         except WrongLayoutError:
             raise
         except ConfigError:
