@@ -18,13 +18,13 @@ from .constant import changing
 from .emulator import Emulator
 from .equations import equation
 from .evaluation import Evaluation, Holdout, evaluate, one_step_errors
-from .fieldset import FieldSet, take_trajectories
+from .fieldset import FieldSet, take_trajectories, to_units
 from .frames import narrowed
 from .generate_settings import Simulation
 from .spectral import lengths
 from .streaming import all_fields, trajectories
 from .trained import TrainedEmulator
-from .units import conditions_of, scaled, standardised
+from .units import conditions_of, standardised
 
 Baseline = Literal["linear", "low_pass", "solver"]
 _WITHOUT = "leave the solver out: --baselines linear low_pass"
@@ -66,7 +66,7 @@ def linear(arms: Comparison, stream: Stream, name: str = "linear") -> Evaluation
     def measure() -> dict[str, np.ndarray]:
         u = all_fields(changing(arms.train), stream)
         axes = len(own.grid)
-        parts = (scaled(own.units, u[part], axes=axes) for part in trajectories(u.shape))
+        parts = (to_units(own.units, u[part], axes) for part in trajectories(u.shape))
         constant = None
         if own.constant:
             fields = conditions_of(arms.train, {}, own.constant).constant

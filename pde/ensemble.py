@@ -17,8 +17,7 @@ Shapes: members `[M, T, B, C, *space]`; curves are time-major, `[T, B]`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -26,13 +25,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.rollouts import Model, outcome, rollout
-from jaxrl_rollouts.trees import PyTree
 
 from .metrics import cross_correlation
 
 THRESHOLD = 0.8  # correlation with the truth below which a forecast is no longer valid
-CHECK = 16  # steps between checks whether all rows have stopped
 
 
 class Rolls(Protocol):
@@ -183,67 +179,6 @@ def calibrate(
 def promised_time(agreement: jax.Array | np.ndarray, trust: Trust) -> jax.Array:
     """Steps that a forecast is promised to stay valid, `[B]` int32 of agreement `[T, B]`."""
     return jnp.minimum(valid_time(agreement, trust.level), trust.steps)
-
-
-def group_model(step: Callable[[PyTree, jax.Array, jax.Array], jax.Array]) -> Model:
-    """A rollout `Model` of `B` rows of `M` members; a row's uncertainty is `1 - agreement`.
-
-    Args:
-        step: `(params, key, fields [B, M, C, *space]) -> fields`, one time step of every member.
-    """
-
-    def advance(
-        params: PyTree, key: jax.Array, state: jax.Array, action: Any, member: Any
-    ) -> tuple[jax.Array, Any]:
-        following = step(params, key, state)
-        agreed = agreement(jnp.moveaxis(following, 1, 0)[:, None])[0]
-        return following, outcome(state.shape[0], uncertainty=1.0 - agreed)
-
-    return Model(advance)
-
-
-@partial(jax.jit, static_argnames=("step", "members", "steps"))
-def _roll_group(
-    step: Callable, params: PyTree, start: Any, members: int, key: Any, steps: int, level: Any
-) -> tuple[jax.Array, jax.Array]:
-    rolled = rollout(
-        group_model(step),
-        params,
-        jnp.repeat(start[:, None], members, 1),
-        key,
-        horizon=steps,
-        threshold=1.0 - level,
-        early_exit=CHECK,
-        record=lambda kept: kept.next_observations,
-    )
-    return jnp.moveaxis(rolled.steps, 2, 0), rolled.lengths
-
-
-def roll_group(
-    step: Callable[[PyTree, jax.Array, jax.Array], jax.Array],
-    params: PyTree,
-    start: jax.Array,
-    key: jax.Array,
-    steps: int,
-    *,
-    members: int,
-    trust: Trust | None = None,
-) -> Forecast:
-    """Roll pure steppers side by side in the engine's rollout, which stops rows by its threshold.
-
-    Args:
-        step: `(params, key, fields [B, M, C, *space]) -> fields`, one time step of every member;
-            the same function object is compiled once.
-        params: handed to `step`.
-        start: `[B, C, *space]`, where all members of a row begin.
-        key: consumed.
-        steps: the most that are rolled.
-        members: `M`, at least 2.
-        trust: rows stop once agreement is below both its level and 0.8; None: no row stops.
-    """
-    level = jnp.float32(-2.0 if trust is None else trust.stop)
-    rolled, lengths = _roll_group(step, params, jnp.asarray(start), members, key, steps, level)
-    return _summary(rolled, lengths, trust)
 
 
 def forecast(

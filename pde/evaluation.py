@@ -24,7 +24,7 @@ from . import metrics
 from .emulator import Emulator
 from .field import roll_emulator
 from .fieldset import Fields, Scaling, from_units
-from .flow import Flow, FlowErrors, flow_errors
+from .flows import Flow, FlowErrors, flow_errors
 
 STARTS = 4  # frames per test trajectory from which single steps are measured
 

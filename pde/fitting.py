@@ -32,7 +32,7 @@ from .adapters import NetworkLike, network_like
 from .constant import changing, check_changing
 from .emulator import Objective
 from .equations import EQUATIONS
-from .fieldset import FieldSet
+from .fieldset import FieldSet, to_units
 from .registries import OBJECTIVES
 from .streaming import windows_feed
 from .trained import Range, TrainedEmulator
@@ -44,7 +44,6 @@ from .units import (
     conditions_of,
     constant_units,
     learned_from,
-    scaled,
     standardised,
     step_scale,
 )
@@ -225,7 +224,7 @@ def _data(fields: FieldSet, u: np.ndarray, own: TrainedEmulator, training: Train
     if not isinstance(u, np.memmap):
         return standardised(fields, u, own.units, own.conditions, own.constant)
     conditions = conditions_of(fields, own.conditions, own.constant)
-    scale = functools.partial(scaled, own.units, axes=len(own.grid))
+    scale = functools.partial(to_units, own.units, axes=len(own.grid))
     return windows_feed(u, conditions, scale, own.emulator.frames, training)
 
 

@@ -27,7 +27,7 @@ from .evaluation import Holdout
 from .fieldset import FieldSet, take_frames, take_trajectories
 from .files import complete, read
 from .fitting import Fitted, fit
-from .flow import find_flow
+from .flows import find_flow
 from .frames import narrowed
 from .objectives import Mse
 from .operators import Resnet

@@ -36,15 +36,10 @@ def standardised(
         scalings: of `condition_scalings`.
         constant: of `constant_units`.
     """
-    seen = scaled(units, u, axes=u.ndim - 3)
+    seen = to_units(units, u, u.ndim - 3)
     return Fields(
         jnp.asarray(seen), jax.tree.map(jnp.asarray, conditions_of(fields, scalings, constant))
     )
-
-
-def scaled(units: tuple[Scaling, ...], u: np.ndarray, *, axes: int = 1) -> np.ndarray:
-    """Fields `[..., C, *X]` as a network sees them; space has `axes`."""
-    return to_units(units, u, axes)
 
 
 def conditions_of(
@@ -62,7 +57,7 @@ def conditions_of(
     if not constant:
         return conditions
     still = constant_fields(fields, tuple(constant))
-    seen: Any = scaled(tuple(constant.values()), still, axes=still.ndim - 2)
+    seen: Any = to_units(tuple(constant.values()), still, still.ndim - 2)
     return Conditioning(conditions, seen)
 
 
@@ -94,7 +89,7 @@ def step_scale(fields: FieldSet, u: np.ndarray, units: tuple[Scaling, ...], stri
     """
     if u.shape[1] <= stride:
         raise DataError(fields.path, "frames", u.shape[1], f"at least {stride + 1}, a step")
-    parts = (scaled(units, u[part], axes=u.ndim - 3) for part in trajectories(u.shape))
+    parts = (to_units(units, u[part], u.ndim - 3) for part in trajectories(u.shape))
     changes = (part[:, stride:] - part[:, :-stride] for part in parts)
     if u.shape[2] == 1:
         spread = [deviation(changes, tuple(range(u.ndim)))[1]]

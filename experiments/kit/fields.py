@@ -10,7 +10,7 @@ from jaxrl_rollouts.pde.equations import equation
 from jaxrl_rollouts.pde.evaluation import Holdout
 from jaxrl_rollouts.pde.fieldset import FieldSet
 from jaxrl_rollouts.pde.files import from_arrays
-from jaxrl_rollouts.pde.flow import find_flow
+from jaxrl_rollouts.pde.flows import find_flow
 from jaxrl_rollouts.pde.generate import Simulation
 from jaxrl_rollouts.pde.solving import solve
 from jaxrl_rollouts.pde.trained import TrainedEmulator

@@ -23,13 +23,13 @@ from jaxrl_rollouts.pde.emulator import Emulator, FieldShape, persistence
 from jaxrl_rollouts.pde.equations import equation
 from jaxrl_rollouts.pde.evaluation import Holdout, evaluate
 from jaxrl_rollouts.pde.field import roll_emulator
-from jaxrl_rollouts.pde.fieldset import FieldSet, from_units
+from jaxrl_rollouts.pde.fieldset import FieldSet, from_units, to_units
 from jaxrl_rollouts.pde.fitting import Fitted, fit, untrained
 from jaxrl_rollouts.pde.generate import Simulation
 from jaxrl_rollouts.pde.objectives import Mse
 from jaxrl_rollouts.pde.operators import Drift, Fno
 from jaxrl_rollouts.pde.training import Training, make_training
-from jaxrl_rollouts.pde.units import scaled, standardised
+from jaxrl_rollouts.pde.units import standardised
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
@@ -251,7 +251,7 @@ def baseline(
         emulator, params = persistence(), nothing
     elif name == "linear":
         u = flows.train.array()
-        linear = fit_linear([scaled(flows.data.units, u, axes=2)])
+        linear = fit_linear([to_units(flows.data.units, u, 2)])
         emulator, params = make_linear(2), jnp.broadcast_to(linear, (seeds, *linear.shape))
     else:
         which = equation(config.test.equation)

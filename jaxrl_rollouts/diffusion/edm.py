@@ -7,7 +7,6 @@ F(c_in x, c_noise)`. Data are standardised here, so `sigma_data` is 1 and not th
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -177,14 +176,3 @@ def gaussian_denoise(mean: jax.Array, covariance: jax.Array) -> Denoise:
         return mean + jnp.matmul(shrunk, vectors.T, precision="highest")
 
     return denoise
-
-
-def gaussian_log_density(
-    x: jax.Array, mean: jax.Array, covariance: jax.Array, sigma: float = 0.0
-) -> jax.Array:
-    """Log-density in nats of `[B, F]` rows under normal data with noise `sigma` added, `[B]`."""
-    values, vectors = jnp.linalg.eigh(covariance)
-    total = values + sigma**2
-    turned = jnp.matmul(x - mean, vectors, precision="highest")
-    exponent = (jnp.square(turned) / total).sum(-1) + jnp.log(total).sum()
-    return -0.5 * (exponent + x.shape[-1] * math.log(2.0 * math.pi))

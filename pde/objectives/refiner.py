@@ -38,6 +38,7 @@ from ..emulator import (
     squared_error,
 )
 from ..schedule import make_schedule, sampler_weights
+from .one_step import cached
 
 
 @dataclass(frozen=True)
@@ -100,48 +101,37 @@ class Refiner:
                 "there is no signal in the first input to scale the noise against",
             )
 
-    def make(self, net: FieldNetwork, scale: Scale, after: Emulator | None = None) -> Emulator:
+    def make(self, net: FieldNetwork, scale: Scale) -> Emulator:
         """An emulator that predicts and refines; equal arguments give the same functions.
 
         Args:
             net: the network.
             scale: c, of a step's change: one for all channels or one for each.
-            after: an emulator whose step is the first prediction; the network then only refines.
-                Its parameters come first in the pair `(theirs, the network's)` and are not trained.
-                A refiner of one step after another one has weights of its own at every noise.
 
         Raises:
             ConfigError: a setting is out of range, or settings contradict each other.
         """
-        emulator = _refiner(net, self, scale, after)
         if self.precision != "highest" and jax.default_backend() != "cpu":
             warnings.warn(
                 f"refiner: matrix products of {self.precision} precision round fields more "
                 "coarsely than the finest noise; expected precision 'highest'",
                 stacklevel=2,
             )
-        return emulator
+        return _refiner(net, self, scale)
 
 
-@functools.lru_cache(maxsize=32)
-def _refiner(net: FieldNetwork, config: Refiner, scale: Scale, after: Emulator | None) -> Emulator:
-    parts = _with_weights(net, config, scale, after)
-    calls = _applied(config) + (1 if after is None else after.calls)
-    before = () if after is None else after.about
+@cached
+def _refiner(net: FieldNetwork, config: Refiner, scale: Scale) -> Emulator:
+    parts = _with_weights(net, config, scale)
     return Emulator(
-        functools.partial(init, parts),
+        net.init,
         functools.partial(step, parts),
         functools.partial(loss, parts),
         frames=net.history + 1,
-        calls=config.samples * calls,
+        calls=config.samples * (_applied(config) + 1),
         history=net.history,
         stages=functools.partial(stages, parts),
-        about=(
-            *net.about,
-            *kind_and_settings("objective", config),
-            ("scale", scale),
-            *((f"after.{name}", value) for name, value in before),
-        ),
+        about=(*net.about, *kind_and_settings("objective", config), ("scale", scale)),
     )
 
 
@@ -149,7 +139,7 @@ class RefinerParts(NamedTuple):
     """A network, its schedule and forms; what `init`, `step` and `loss` share.
 
     Attributes:
-        net, config, scale, after: as of `Refiner.make`.
+        net, config, scale: as of `Refiner.make`.
         signal_scale, noise_scale: `[K + 1]` weights of signal and noise in the second input of
             every index.
         on_guess, on_noised, on_fresh: `[K + 1]` as in `schedule.sampler_weights`.
@@ -159,7 +149,6 @@ class RefinerParts(NamedTuple):
     net: FieldNetwork
     config: Refiner
     scale: Scale
-    after: Emulator | None
     signal_scale: jax.Array
     noise_scale: jax.Array
     on_guess: jax.Array
@@ -168,15 +157,9 @@ class RefinerParts(NamedTuple):
     odds: jax.Array
 
 
-def _with_weights(
-    net: FieldNetwork, config: Refiner, scale: Scale, after: Emulator | None
-) -> RefinerParts:
+def _with_weights(net: FieldNetwork, config: Refiner, scale: Scale) -> RefinerParts:
     check(config)
     check_scale(scale)
-    if after is not None and config.first_share is not None:
-        raise ConfigError("first_share", config.first_share, "None: first predictions are not its")
-    if after is not None and after.history != net.history:
-        raise ConfigError("after", f"history {after.history}", f"the network's ({net.history})")
     last, v_form = config.refinements, config.form == "v"
     plan = make_schedule(last, config.min_noise_variance, config.max_noise_variance)
     # Not one minus the share below: that loses the finest noise in float32.
@@ -188,23 +171,14 @@ def _with_weights(
         *sampler_weights(plan, config.form, config.sampler),
     )
     share = config.first_share if config.first_share is not None else 1.0 / (last + 1)
-    share = 0.0 if after is not None else share
     odds = jnp.append(jnp.full((last,), (1.0 - share) / last), share)
     return RefinerParts(
-        net, config, scale, after, *(jnp.asarray(w, jnp.float32) for w in weights), odds=odds
+        net, config, scale, *(jnp.asarray(w, jnp.float32) for w in weights), odds=odds
     )
 
 
 def _applied(config: Refiner) -> int:
     return config.refinements if config.applied is None else config.applied
-
-
-def init(parts: RefinerParts, key: jax.Array) -> PyTree:
-    """The network's parameters, or the pair of the first emulator's and the network's."""
-    if parts.after is None:
-        return parts.net.init(key)
-    after_key, net_key = jax.random.split(key)
-    return parts.after.init(after_key), parts.net.init(net_key)
 
 
 def call(
@@ -216,7 +190,7 @@ def call(
     conditions: jax.Array,
 ) -> jax.Array:
     """The network at index `t`; its second input is the noised residual `[C, *space]`."""
-    config, params = parts.config, params if parts.after is None else params[1]
+    config = parts.config
     if config.first == "zeros":
         # Index K has no signal: zeros here, so that its loss and its step see the same input.
         noised = jnp.where(t == config.refinements, 0.0, noised)
@@ -274,12 +248,12 @@ def loss(
 def predict(
     parts: RefinerParts, params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array
 ) -> jax.Array:
-    """Residuals `[K + 1, C, *space]`: a first prediction and after each of its refinements.
+    """Residuals `[K + 1, C, *space]`: a first prediction, and after each of its refinements.
 
     The noised input of index `t - 1` is `on_guess_t x + on_noised_t z_t + on_fresh_t e`, with `x`
     the clean residual that index `t` predicts.
     """
-    config, after, last = parts.config, parts.after, parts.config.refinements
+    config, last = parts.config, parts.config.refinements
     frame = latest(field, parts.net.history)
 
     def noise(t: Any) -> jax.Array:
@@ -294,16 +268,9 @@ def predict(
         guess = denoised(parts, prediction, noised, t)
         return renoised(guess, noised, t), guess
 
-    noised, begin = noise(last + 1), last  # nothing but noise at index K
-    first = []
-    # Keys past K + 1 are free: the first emulator's noise is independent of the refinements'.
-    if after is not None:
-        given = after.step(params[0], jax.random.fold_in(key, last + 2), field, conditions)
-        guess = residual(field, latest(given, parts.net.history), parts.scale)
-        noised, begin, first = renoised(guess, noised, last), last - 1, [guess[None]]
-    # A scan, not K copies of the network: compile time does not grow with K.
-    indices = jnp.arange(begin, last - _applied(config) - 1, -1)
-    return jnp.concatenate([*first, jax.lax.scan(refine, noised, indices)[1]])
+    # Nothing but noise at index K. A scan, not K copies: compile time does not grow with K.
+    indices = jnp.arange(last, last - _applied(config) - 1, -1)
+    return jax.lax.scan(refine, noise(last + 1), indices)[1]
 
 
 def stages(

@@ -27,8 +27,7 @@ from jaxrl_rollouts.pde.field import roll_emulator
 from jaxrl_rollouts.pde.fieldset import Scaling
 from jaxrl_rollouts.pde.files import from_arrays, read
 from jaxrl_rollouts.pde.fitting import fit
-from jaxrl_rollouts.pde.flow import Flow, find_flow, flow_errors
-from jaxrl_rollouts.pde.flows import to_velocity
+from jaxrl_rollouts.pde.flows import Flow, find_flow, flow_errors, to_velocity
 from jaxrl_rollouts.pde.spectral import lengths, resampled
 from jaxrl_rollouts.pde.training import Training
 from jaxrl_rollouts.reports.report import load_report

@@ -14,11 +14,10 @@ import pytest
 from fixtures import tiny
 
 from jaxrl_rollouts.errors import CheckpointError
-from jaxrl_rollouts.pde.emulator import FieldShape
 from jaxrl_rollouts.pde.fieldset import FieldSet, Scaling
 from jaxrl_rollouts.pde.files import from_arrays
 from jaxrl_rollouts.pde.fitting import fit
-from jaxrl_rollouts.pde.objectives import Mse, Refiner
+from jaxrl_rollouts.pde.objectives import Refiner
 from jaxrl_rollouts.pde.training import Training
 from jaxrl_rollouts.pde.units import _rounded
 from jaxrl_rollouts.record.context import RunContext
@@ -113,12 +112,3 @@ class Pointwise(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         return nn.Dense(1)(nn.tanh(self.slope * nn.Dense(3)(x)))
-
-
-def test_a_refiner_records_the_emulator_that_it_refines() -> None:
-    net = NET.make(FieldShape(1, N))
-    first = Mse().make(net, 0.5)
-    about = dict(Refiner().make(net, 0.5, after=first).about)
-    assert about["after.objective"] == Mse() and about["after.scale"] == 0.5
-    assert about["after.network"] == about["network"] == NET
-    assert about["kind of objective"] == "Refiner"

@@ -14,8 +14,7 @@ from helpers_layouts import ALL, DT, LENGTHS, N, T, arena_flow, make
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.pde.files import read, read_pdearena, read_pdearena_flows, write_pdearena_flows
-from jaxrl_rollouts.pde.flow import find_flow
-from jaxrl_rollouts.pde.flows import to_vorticity
+from jaxrl_rollouts.pde.flows import find_flow, to_vorticity
 from jaxrl_rollouts.pde.generate import Solved
 
 
