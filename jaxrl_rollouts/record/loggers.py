@@ -42,33 +42,99 @@ class Logger(Protocol):
         """Write out what is pending."""
 
 
-class JsonlLogger:
-    """One JSON object a line: `stage`, `step`, `time` (Unix seconds) and a list per metric.
+class _Row(NamedTuple):
+    """What a line of a file says; `rest` is all but the time."""
 
-    Opening an existing file goes on with it; a last line torn by `kill -9` is dropped.
-    """
+    stage: str
+    step: int
+    rest: Any
+
+
+class _FileLogger:
+    """Lines in a file; opening an existing one goes on with it, without a line that was torn."""
+
+    header = ""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         drop_torn_line(path)
+        if self.header and not (path.exists() and path.stat().st_size):
+            append(path, self.header)
+
+    def log(self, stage: str, step: int, metrics: Metrics) -> None:
+        append(self.path, "".join(self._lines(stage, step, round(time.time(), 3), metrics)))
+
+    def close(self) -> None:
+        """Nothing is pending."""
+
+    def restore(self, stage: str, records: Sequence[Record]) -> None:
+        """Leave of a stage the lines of `records`, and put back those that are damaged.
+
+        Lines keep their time; one that is put back has none.
+
+        Warns:
+            UserWarning: some were damaged or missing.
+        """
+        old = self.path.read_bytes() if self.path.exists() else b""
+        before, own, after, damaged = self._sorted(stage, old)
+        kept = []
+        for record in records:
+            expected = self._lines(stage, record.iteration, None, record.metrics)
+            lines = own.get(record.iteration, [])
+            if [self._row(line) for line in lines] != [self._row(line) for line in expected]:
+                damaged += bool(own)  # where there are none they never went to this file
+                lines = expected
+            kept += lines
+        if damaged:
+            found = f"{damaged} records were damaged, and are put right where they can be"
+            warnings.warn(f"{self.path}: {found}", stacklevel=2)
+        text = "".join([self.header, *before, *kept, *after])
+        if text.encode() != old:
+            write_atomically(self.path, text)
+
+    def _sorted(self, stage: str, old: bytes) -> tuple[list, dict[int, list[str]], list, int]:
+        """Lines before a stage's, its own by step, those after; how many cannot be read."""
+        own: dict[int, list[str]] = {}
+        before: list[str] = []
+        after: list[str] = []
+        damaged = 0
+        for line in old.splitlines(keepends=True):
+            try:
+                text = line.decode()
+                row = None if text == self.header else self._row(text)
+            except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
+                damaged += 1
+                continue
+            if row is not None and row.stage == stage:
+                own.setdefault(row.step, []).append(text)
+            elif row is not None:
+                (after if own else before).append(text)
+        return before, own, after, damaged
+
+    def _lines(self, stage: str, step: int, now: float | None, metrics: Metrics) -> list[str]:
+        """The lines of a record."""
+        raise NotImplementedError
+
+    def _row(self, line: str) -> _Row:
+        """What a line says."""
+        raise NotImplementedError
+
+
+class JsonlLogger(_FileLogger):
+    """One JSON object a line: `stage`, `step`, `time` (Unix seconds) and a list per metric."""
 
     def log(self, stage: str, step: int, metrics: Metrics) -> None:
         clash = [name for name in _RESERVED if name in metrics]
         if clash:
             raise ValueError(f"metrics: found the reserved name {clash[0]}, expected another")
-        append(self.path, "".join(self._lines(stage, step, round(time.time(), 3), metrics)))
+        super().log(stage, step, metrics)
 
-    def restore(self, stage: str, records: Sequence[Record]) -> None:
-        _restore(self.path, stage, records, self._lines, self._row)
-
-    @staticmethod
-    def _lines(stage: str, step: int, now: float | None, metrics: Metrics) -> list[str]:
+    def _lines(self, stage: str, step: int, now: float | None, metrics: Metrics) -> list[str]:
         record = {"stage": stage, "step": int(step), "time": now}
         record |= {name: _seeds(value) for name, value in metrics.items()}
         return [json.dumps(plain(record), allow_nan=False) + "\n"]
 
-    @staticmethod
-    def _row(line: str) -> _Row:
+    def _row(self, line: str) -> _Row:
         record = json.loads(line)
         rest = {name: value for name, value in record.items() if name not in _RESERVED}
         return _Row(record["stage"], int(record["step"]), rest)
@@ -79,29 +145,13 @@ class JsonlLogger:
             return []
         return [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
 
-    def close(self) -> None:
-        """Nothing is pending."""
 
-
-class CsvLogger:
+class CsvLogger(_FileLogger):
     """Tidy rows `stage,step,time,metric,seed,value`, for pandas and spreadsheets."""
 
     header = "stage,step,time,metric,seed,value\n"
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        drop_torn_line(path)
-        if not path.exists() or path.stat().st_size == 0:
-            append(path, self.header)
-
-    def log(self, stage: str, step: int, metrics: Metrics) -> None:
-        append(self.path, "".join(self._lines(stage, step, round(time.time(), 3), metrics)))
-
-    def restore(self, stage: str, records: Sequence[Record]) -> None:
-        _restore(self.path, stage, records, self._lines, self._row, self.header)
-
-    @staticmethod
-    def _lines(stage: str, step: int, now: float | None, metrics: Metrics) -> list[str]:
+    def _lines(self, stage: str, step: int, now: float | None, metrics: Metrics) -> list[str]:
         lines = io.StringIO()
         csv.writer(lines, lineterminator="\n").writerows(
             (stage, int(step), now, name, seed, value)
@@ -110,13 +160,9 @@ class CsvLogger:
         )
         return lines.getvalue().splitlines(keepends=True)
 
-    @staticmethod
-    def _row(line: str) -> _Row:
+    def _row(self, line: str) -> _Row:
         stage, step, _, *rest = next(csv.reader([line]))
         return _Row(stage, int(step), rest)
-
-    def close(self) -> None:
-        """Nothing is pending."""
 
 
 class TensorBoardLogger:
@@ -199,69 +245,3 @@ def _scalars(stage: str, metrics: Metrics) -> dict[str, float]:
         if len(values) > 1:
             scalars |= {f"{stage}/{name}/seed_{i}": v for i, v in enumerate(values)}
     return scalars
-
-
-class _Row(NamedTuple):
-    """What a line of a file says; `rest` is all but the time."""
-
-    stage: str
-    step: int
-    rest: Any
-
-
-def _restore(
-    path: Path,
-    stage: str,
-    records: Sequence[Record],
-    lines_of: Callable[[str, int, float | None, Metrics], list[str]],
-    row_of: Callable[[str], _Row],
-    header: str = "",
-) -> None:
-    """Leave of a stage in a file the lines of `records`, and put back those that are damaged.
-
-    Lines keep their time; one that is put back has none.
-
-    Warns:
-        UserWarning: some were damaged or missing.
-    """
-    before, own, after, damaged = _sorted_lines(path, stage, row_of, header)
-    kept = []
-    for record in records:
-        expected = lines_of(stage, record.iteration, None, record.metrics)
-        lines = own.get(record.iteration, [])
-        if [row_of(line) for line in lines] != [row_of(line) for line in expected]:
-            damaged += bool(own)  # where there are none they never went to this file
-            lines = expected
-        kept += lines
-    text = "".join([header, *before, *kept, *after])
-    if damaged:
-        warnings.warn(
-            f"{path}: {damaged} records were damaged, and are put right where they can be",
-            stacklevel=3,
-        )
-    if text.encode() != (path.read_bytes() if path.exists() else b""):
-        write_atomically(path, text)
-
-
-def _sorted_lines(
-    path: Path, stage: str, row_of: Callable[[str], _Row], header: str
-) -> tuple[list[str], dict[int, list[str]], list[str], int]:
-    """Lines before those of a stage, its own by step, those after; how many cannot be read."""
-    before: list[str] = []
-    own: dict[int, list[str]] = {}
-    after: list[str] = []
-    damaged = 0
-    for line in path.read_bytes().splitlines(keepends=True) if path.exists() else ():
-        try:
-            text = line.decode()
-            if header and text == header:
-                continue
-            row = row_of(text)
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
-            damaged += 1
-            continue
-        if row.stage == stage:
-            own.setdefault(row.step, []).append(text)
-        else:
-            (after if own else before).append(text)
-    return before, own, after, damaged

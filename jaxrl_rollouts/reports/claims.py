@@ -130,34 +130,21 @@ class Claim:
         return len(self.values)
 
     @property
-    def converged(self) -> bool:
-        """Whether the values were read late enough to say anything."""
-        return self.time_constants is None or self.time_constants >= TIME_CONSTANTS
-
-    @property
-    def finite(self) -> bool:
-        """Whether all values are; no other value decides anything."""
-        return bool(np.isfinite(np.asarray(self.values, np.float64)).all())
-
-    @property
     def verdict(self) -> str:
         """yes, no, not converged, or undecided: not comparable, or a value that is not finite."""
         if self.undecided:
             return "undecided"
-        if not self.converged:
+        if self.time_constants is not None and self.time_constants < TIME_CONSTANTS:
             return "not converged"
-        if not self.finite:
+        if not np.isfinite(np.asarray(self.values, np.float64)).all():
             return "undecided"
-        return "yes" if self.holds else "no"
+        above = self.low is None or self.measured >= self.low
+        return "yes" if above and (self.high is None or self.measured <= self.high) else "no"
 
     @property
     def holds(self) -> bool:
         """Whether the measured value is within the bounds, finite, converged and decided."""
-        if self.undecided or not self.converged:
-            return False
-        value = self.measured
-        above = self.low is None or value >= self.low
-        return bool(above and (self.high is None or value <= self.high) and self.finite)
+        return self.verdict == "yes"
 
     @property
     def threshold(self) -> float | tuple[float, float]:
