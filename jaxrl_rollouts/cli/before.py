@@ -6,7 +6,6 @@ import glob
 import os
 import platform
 import re
-import time
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,8 +20,6 @@ from .shown import names_of_choices, option
 CACHE = "JAXRL_ROLLOUTS_CACHE"
 _DAMAGED = re.compile(r"Error reading persistent compilation cache entry for '([^']+)'")
 CACHE_BYTES = 2e9  # what is kept of compiled programs
-# Seconds that `_chunk` takes on the two-core machine on which the minutes were measured.
-REFERENCE_SECONDS = 0.00039
 
 
 def check_places(out: Path, publish: Path | None) -> None:
@@ -64,8 +61,6 @@ def duration(experiment: Experiment, preset: str, config: Any) -> str:
     known = f"preset {preset} takes about {words(minutes)} on two CPU cores"
     if jax.default_backend() != "cpu":
         known += f", not measured on {jax.devices()[0].device_kind}"
-    elif not 0.8 < (ratio := slowness()) < 1.25:
-        known = f"preset {preset} takes about {words(minutes * ratio)} on this machine"
     changed = settings(config) != settings(start)
     return known + (", other settings more or less" if changed else "")
 
@@ -75,28 +70,6 @@ def words(minutes: float) -> str:
     if minutes < 1.5:
         return "a minute"
     return f"{minutes:.0f} minutes" if minutes < 100 else f"{minutes / 60:.1f} hours"
-
-
-def slowness(seconds: float = 0.5) -> float:
-    """How much longer than on the machine of the known minutes a core takes, when it is free.
-
-    The best of many short looks, so that other programs count little.
-    """
-    end, best = time.perf_counter() + seconds, float("inf")
-    while time.perf_counter() < end:
-        best = min(best, _chunk())
-    return best / REFERENCE_SECONDS
-
-
-def _chunk() -> float:
-    """Seconds for products of matrices as small as those of the experiments' networks."""
-    import numpy as np
-
-    matrix = np.full((64, 64), 1 / 64, np.float32)
-    product, begin = matrix, time.perf_counter()
-    for _ in range(50):
-        product = product @ matrix
-    return time.perf_counter() - begin
 
 
 def keep_compiled(environment: Mapping[str, str] = os.environ) -> Path | None:

@@ -38,22 +38,26 @@ WITHOUT_EFFECT |= {"--trust": sys.maxsize}
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options of `run` that are not settings of the experiment."""
+    """Options of `run` that are not settings of the experiment.
+
+    Attributes:
+        preset: Named configuration to start from; a file's and single settings override it.
+        config: Settings from a YAML or JSON file, or those of a run: its folder. Options override
+            them.
+        out: Folder to make the run folder in.
+        publish: Also copy report and pictures to this folder, under the experiment's name.
+        logger: Where metrics go, separated by commas: jsonl, csv, tensorboard, wandb.
+        progress: Show progress, rate and time left.
+        trust: Code that settings from a file may import, package.module:factory.
+    """
 
     preset: str = ""
-    """Named configuration to start from; a file's and single settings override it."""
     config: Path | None = None
-    """Settings from a YAML or JSON file, or those of a run: its folder. Options override them."""
     out: Path = Path("runs")
-    """Folder to make the run folder in."""
     publish: Path | None = None
-    """Also copy report and pictures to this folder, under the experiment's name."""
     logger: str = "jsonl"
-    """Where metrics go, separated by commas: jsonl, csv, tensorboard, wandb."""
     progress: bool = True
-    """Show progress, rate and time left."""
     trust: tuple[str, ...] = ()
-    """Code that settings from a file may import, package.module:factory."""
 
 
 def check_choices(listing: Listing, arguments: Sequence[str]) -> dict[str, str]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import functools
-import inspect
-import textwrap
 import typing
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -22,7 +19,7 @@ EXAMPLES = {int: "64 64", float: "0.5 1.0", str: "NAME NAME"}
 
 @functools.cache
 def descriptions(cls: type) -> Mapping[str, str]:
-    """What each field of a dataclass is: `Attributes:` of its docstring, or the string below it.
+    """What each field of a dataclass is: `Attributes:` of its docstring.
 
     A subclass also has the descriptions of its bases.
     """
@@ -31,24 +28,6 @@ def descriptions(cls: type) -> Mapping[str, str]:
         for parameter in docstring_parser.parse(base.__doc__ or "").params:
             for name in parameter.arg_name.split(","):
                 texts[name.strip()] = " ".join((parameter.description or "").split())
-        texts |= _strings_below_fields(base)
-    return texts
-
-
-def _strings_below_fields(cls: type) -> dict[str, str]:
-    try:
-        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
-    except (OSError, TypeError, SyntaxError):  # made on the spot: it has no source
-        return {}
-    texts, field = {}, ""
-    for line in getattr(definition, "body", []):
-        match line:
-            case ast.AnnAssign(target=ast.Name(id=name)):
-                field = name
-            case ast.Expr(value=ast.Constant(value=str(text))) if field:
-                texts[field] = " ".join(text.split())
-            case _:
-                field = ""
     return texts
 
 

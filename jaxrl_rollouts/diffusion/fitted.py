@@ -24,7 +24,7 @@ from ..record.context import RunContext
 from ..trees import PyTree
 from .edm import Denoiser, EdmConfig, make_denoiser
 from .flow import Flow, Lesson, flow_of_denoiser, make_flow
-from .jumps import JumpConfig, draw_samples, sample_jumps
+from .jumps import JumpConfig, draw_samples
 from .networks import ResidualMlpConfig, make_residual_mlp
 from .sampler import Guidance, SamplerConfig, check_finite
 from .training import (
@@ -69,26 +69,28 @@ def fit_units(rows: np.ndarray) -> Units:
     return Units(np.where(varies, first + shift, first), np.where(varies, flat.std(0), 0.0))
 
 
-class FittedDenoiser(NamedTuple):
-    """A trained diffusion model.
+class Fitted(NamedTuple):
+    """A trained diffusion model, or a student of one.
 
     Attributes:
-        denoiser: its functions, of standardised rows.
+        model: its functions, of standardised rows; a student is a `Flow`.
         params: the averaged weights.
         units: of the last axis.
         shape: of one row, `(F,)` or `(L, C)`.
         dtype: of the rows that it is of, and of those it draws.
         trained: history and times.
         network: sizes of its network, which a student's has, too.
+        sampling: how it is sampled, unless another way is asked for.
     """
 
-    denoiser: Denoiser
+    model: Denoiser | Flow
     params: PyTree
     units: Units
     shape: tuple[int, ...]
     dtype: np.dtype
     trained: Trained
-    network: TemporalUnetConfig | ResidualMlpConfig = SMALL
+    network: TemporalUnetConfig | ResidualMlpConfig
+    sampling: SamplerConfig | JumpConfig
 
     def sample(
         self,
@@ -104,7 +106,8 @@ class FittedDenoiser(NamedTuple):
         Args:
             count: how many, side by side.
             key: consumed, or the number to make one of.
-            config: steps, order and churn; or a `JumpConfig` of `euler` or `heun`.
+            config: steps, order and churn; or a `JumpConfig`, of `euler` or `heun` unless it is a
+                student's. None: what suits it, a student's as many jumps as it was trained for.
             guidance, guide_params: of `guidance`; its target sees standardised rows.
 
         Raises:
@@ -114,11 +117,11 @@ class FittedDenoiser(NamedTuple):
         if count < 1:
             raise ConfigError("count", count, "at least 1")
         rows = draw_samples(
-            self.denoiser,
+            self.model,
             self.params,
             jax.random.key(key) if isinstance(key, int) else key,
             (count, *self.shape),
-            config=config or SamplerConfig(),
+            config=config or self.sampling,
             guidance=guidance,
             guide_params=guide_params,
         )
@@ -135,7 +138,7 @@ class FittedDenoiser(NamedTuple):
         key: jax.Array | int = 0,
         stage: str = "student",
         context: RunContext | None = None,
-    ) -> FittedFlow:
+    ) -> Fitted:
         """Train a student that draws in a few calls what this model draws in many.
 
         Args:
@@ -149,68 +152,25 @@ class FittedDenoiser(NamedTuple):
 
         Raises:
             DataError: rows of another shape than the model's, or not finite.
-            ConfigError: a setting out of range.
+            ConfigError: a setting out of range, or this is a student itself.
             DivergenceError: the loss became non-finite.
         """
+        if isinstance(self.model, Flow):
+            raise ConfigError("model", "a student", "its teacher, whose velocities are learned")
         data = _checked(rows)
         if data.shape[1:] != self.shape:
             expected = ["N", *self.shape]
             raise DataError("rows", "shape", list(data.shape), f"{expected}, the model's")
         config = config or small_distil(calls, steps, batch)
         check(config)
-        net, teacher = _network(self.network, self.shape, interval=True), self.denoiser
-        flow = make_flow(net, config.flow, flow_of_denoiser(teacher))
+        net = _network(self.network, self.shape, interval=True)
+        flow = make_flow(net, config.flow, flow_of_denoiser(self.model))
         lesson = Lesson(self.units.normalise(data), jax.tree.map(lambda x: x[None], self.params))
         first = jax.random.key(key) if isinstance(key, int) else key
         run = {"stage": stage, "context": context}
         trained = distil(flow, config.training, lesson, first[None], **run)
         params = jax.tree.map(lambda leaf: leaf[0], trained.state.average)
-        return FittedFlow(flow, params, self.units, self.shape, self.dtype, trained, config.jumps)
-
-
-class FittedFlow(NamedTuple):
-    """A trained student; attributes as a `FittedDenoiser`'s.
-
-    Attributes:
-        flow: its functions, of standardised rows.
-        params: the averaged weights.
-        units, shape, dtype, trained: of the last axis, of one row, history and times.
-        jumps: how it is sampled.
-    """
-
-    flow: Flow
-    params: PyTree
-    units: Units
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    trained: Trained
-    jumps: JumpConfig
-
-    def sample(
-        self,
-        count: int,
-        key: jax.Array | int = 0,
-        *,
-        config: JumpConfig | None = None,
-        guidance: Guidance | None = None,
-        guide_params: PyTree = None,
-    ) -> np.ndarray:
-        """Draw `count` rows; arguments and errors as of `FittedDenoiser.sample`.
-
-        `config` None takes as many jumps as the student was trained for.
-        """
-        if count < 1:
-            raise ConfigError("count", count, "at least 1")
-        rows = sample_jumps(
-            self.flow,
-            self.params,
-            jax.random.key(key) if isinstance(key, int) else key,
-            (count, *self.shape),
-            config=config or self.jumps,
-            guidance=guidance,
-            guide_params=guide_params,
-        )
-        return self.units.denormalise(check_finite(rows), self.dtype)
+        return self._replace(model=flow, params=params, trained=trained, sampling=config.jumps)
 
 
 def _network(
@@ -243,7 +203,7 @@ def fit(
     key: jax.Array | int = 0,
     stage: str = "denoiser",
     context: RunContext | None = None,
-) -> FittedDenoiser:
+) -> Fitted:
     """Train a diffusion model of rows `[N, F]`, or of sequences `[N, L, C]`.
 
     Args:
@@ -277,4 +237,5 @@ def fit(
         context=context,
     )
     params = jax.tree.map(lambda leaf: leaf[0], trained.state.average)
-    return FittedDenoiser(denoiser, params, units, data.shape[1:], data.dtype, trained, network)
+    about = units, data.shape[1:], data.dtype, trained, network
+    return Fitted(denoiser, params, *about, SamplerConfig())

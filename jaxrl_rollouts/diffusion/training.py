@@ -154,17 +154,7 @@ def train_denoiser(
         ConfigError: a setting is out of range.
     """
     training = make_denoiser_training(denoiser, config)
-    return train(
-        training.update,
-        training.init,
-        keys,
-        rows,
-        iterations=training.iterations,
-        units_per_iteration=config.per_iteration,
-        stage=stage,
-        context=context,
-        about=config,
-    )
+    return _train(training, config, rows, keys, stage=stage, context=context)
 
 
 @dataclass(frozen=True)
@@ -220,15 +210,19 @@ def distil(
     """
     training = make_denoiser_training(flow, config, lesson_batch, start_from_teacher)
     per_seed: Any = own_rows, True
-    return train(
-        training.update,
-        training.init,
-        keys,
-        lesson,
-        per_seed=Lesson(*per_seed),
-        iterations=training.iterations,
-        units_per_iteration=config.per_iteration,
-        stage=stage,
-        context=context,
-        about=config,
-    )
+    run: dict[str, Any] = {"per_seed": Lesson(*per_seed), "stage": stage, "context": context}
+    return _train(training, config, lesson, keys, **run)
+
+
+def _train(
+    training: AveragedTraining,
+    config: DenoiserTrainingConfig,
+    data: PyTree,
+    keys: jax.Array,
+    **run: Any,
+) -> Trained:
+    lengths: dict[str, Any] = {
+        "iterations": training.iterations,
+        "units_per_iteration": config.per_iteration,
+    }
+    return train(training.update, training.init, keys, data, about=config, **lengths, **run)

@@ -50,35 +50,40 @@ DESCRIPTION = (
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """Options of `sweep` that are not options of its runs."""
+    """Options of `sweep` that are not options of its runs.
+
+    Attributes:
+        datasets: Values of the setting `dataset` (of `pde_train`: `file`).
+        methods: Values of the setting `method` (of `pde_train`: `objective`).
+        seeds: Values of the setting `seed`. Each task trains one seed, or as many as are asked for.
+        vary: Other settings and their values, `expectile=0.7,0.9 agent.tau=0.005,0.01`; a method
+            without such a setting is run once.
+        out: Folder of the sweep, by default runs/EXPERIMENT-sweep; one that is there goes on or
+            grows.
+        publish: Also copy report and pictures to this folder, under the name EXPERIMENT-sweep.
+        address: A Ray cluster that runs: auto, or HOST:PORT. Left empty: Ray on this machine.
+        here: Run on this machine without Ray, which is also what happens where Ray is not
+            installed.
+        cpus: Cores per task.
+        gpus: GPUs per task, also a share of one: 0.25 puts four tasks on each.
+        retries: How often a task starts again whose process or machine died.
+        slurm: Write this script for sbatch, and a file with the tasks' commands, and run nothing.
+        progress: Show how the tasks go.
+    """
 
     datasets: tuple[str, ...] = ()
-    """Values of the setting `dataset` (of `pde_train`: `file`)."""
     methods: tuple[str, ...] = ()
-    """Values of the setting `method` (of `pde_train`: `objective`)."""
     seeds: tuple[int, ...] = ()
-    """Values of the setting `seed`. Each task trains one seed, or as many as are asked for."""
     vary: tuple[str, ...] = ()
-    """Other settings and their values, `expectile=0.7,0.9 agent.tau=0.005,0.01`; a method without
-    such a setting is run once."""
     out: Path | None = None
-    """Folder of the sweep, by default runs/EXPERIMENT-sweep; one that is there goes on or grows."""
     publish: Path | None = None
-    """Also copy report and pictures to this folder, under the name EXPERIMENT-sweep."""
     address: str = ""
-    """A Ray cluster that runs: auto, or HOST:PORT. Left empty: Ray on this machine."""
     here: bool = False
-    """Run on this machine without Ray, which is also what happens where Ray is not installed."""
     cpus: float = number(1.0, above=0)
-    """Cores per task."""
     gpus: float = number(0.0, least=0)
-    """GPUs per task, also a share of one: 0.25 puts four tasks on each."""
     retries: int = number(3, least=0)
-    """How often a task starts again whose process or machine died."""
     slurm: Path | None = None
-    """Write this script for sbatch, and a file with the tasks' commands, and run nothing."""
     progress: bool = True
-    """Show how the tasks go."""
 
 
 def main(arguments: Sequence[str], prog: str) -> None:

@@ -26,13 +26,13 @@ class Inner:
     Attributes:
         low, high: a range
             of numbers.
+        sizes: Widths of
+            layers.
     """
 
     low: float = 0.0
     high: float = 1.0
     sizes: tuple[int, ...] = (5, 6)
-    """Widths of
-    layers."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Outer:
     on: bool = False
 
 
-def test_descriptions_come_from_docstrings_and_strings_and_bases() -> None:
+def test_descriptions_come_from_docstrings_and_bases() -> None:
     assert descriptions(More) == {
         "low": "a range of numbers.",
         "high": "higher.",

@@ -218,7 +218,7 @@ def test_a_fitted_model_is_distilled_in_one_call() -> None:
     with pytest.raises(ConfigError, match="method: found 'jump'"):
         model.sample(1, config=df.JumpConfig(4))
     few = model.distil(data, calls=4, steps=200)
-    assert few.jumps.calls == 4
+    assert few.sampling.calls == 4
     drawn = few.sample(2000)
     np.testing.assert_allclose(drawn.mean(0), data.mean(0), atol=2.0)
     np.testing.assert_allclose(np.cov(drawn.T), np.cov(data.T), rtol=0.25)
