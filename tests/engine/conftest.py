@@ -20,10 +20,15 @@ from jaxrl_rollouts.record.files import write_json_atomically
 
 @dataclass(frozen=True)
 class Agent:
+    '''Acts.
+
+    Attributes:
+        num_critics: How many critics.
+        sizes: Widths of layers.
+    '''
+
     num_critics: int = 2
-    """How many critics."""
     sizes: tuple[int, ...] = (8, 8)
-    """Widths of layers."""
     memory: Literal["lru", "gru"] = "lru"
     """What remembers."""
     rate: float = 1e-3
