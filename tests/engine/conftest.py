@@ -20,19 +20,19 @@ from jaxrl_rollouts.record.files import write_json_atomically
 
 @dataclass(frozen=True)
 class Agent:
-    '''Acts.
+    """Acts.
 
     Attributes:
         num_critics: How many critics.
         sizes: Widths of layers.
-    '''
+        memory: What remembers.
+        rate: Of learning.
+    """
 
     num_critics: int = 2
     sizes: tuple[int, ...] = (8, 8)
     memory: Literal["lru", "gru"] = "lru"
-    """What remembers."""
     rate: float = 1e-3
-    """Of learning."""
 
     def validate(self):
         if self.rate <= 0:
