@@ -13,7 +13,19 @@ from pathlib import Path
 import numpy as np
 
 from . import attacks, changes
-from .attacks import CLONE, CORRECT, EXECUTED, WRONG, Areas, Attack, base, command, outcome, some
+from .attacks import (
+    CLONE,
+    CORRECT,
+    EXECUTED,
+    LOST,
+    WRONG,
+    Areas,
+    Attack,
+    base,
+    command,
+    outcome,
+    some,
+)
 from .tally import Tally
 
 MODULE = "open({ran!r}, 'w')\ndef make():\n    return 'Pendulum-v1'\n"
@@ -197,7 +209,39 @@ def names(share: float, seed: int) -> list[Attack]:
     return some([Attack(repr(name)[:40], partial(named, name)) for name in NAMES], share)
 
 
+# What a resumed run writes in place, or replaces; `stage` is the folder of a training.
+LINKED = (
+    ".lock", "sessions.jsonl", "metrics.jsonl", "report.json", "report.html", "report.md",
+    "run.json", "stage/history.jsonl", "stage", "stage/policy", "stage/policy/policy.json",
+)  # fmt: skip
+
+
+def linked(name: str, folder: Path) -> str:
+    """A link in a run's folder to a file, or a folder, that is none of the run's."""
+    run, precious = copied(folder), folder / "precious"
+    (stage,) = {path.parent for path in run.glob("*/history.jsonl")}
+    place = run / name.replace("stage", stage.name)
+    kept = place.read_bytes() if place.is_file() else b"kept\n" * 3
+    if place.is_dir():
+        shutil.copytree(place, precious)
+        shutil.rmtree(place)
+    else:
+        precious.write_bytes(kept)
+        place.unlink(missing_ok=True)
+    before = {p: p.read_bytes() for p in (precious, *precious.rglob("*")) if p.is_file()}
+    place.symlink_to(precious)
+    ended = command("resume", run, cwd=folder)
+    if {p: p.read_bytes() for p in (precious, *precious.rglob("*")) if p.is_file()} != before:
+        return f"{LOST}: a file outside of the run was written to"
+    return outcome(ended)
+
+
+def links(share: float, seed: int) -> list[Attack]:
+    return some([Attack(name, partial(linked, name)) for name in LINKED], share)
+
+
 AREAS: Areas = {
+    "links in a run's folder": links,
     "code that a folder names": code,
     "records that were changed": records,
     "names of data files": names,

@@ -182,6 +182,43 @@ def environments(share: float, seed: int) -> list[Attack]:
     return some(made + [Attack(name, partial(output, name)) for name in names], share)
 
 
+DAMAGE: dict[str, Any] = {
+    "cut in half": lambda p: p.write_bytes(p.read_bytes()[: p.stat().st_size // 2]),
+    "emptied": lambda p: p.write_bytes(b""),
+    "one byte": lambda p: p.write_bytes(b"x"),
+    "other text": lambda p: p.write_text("no program " * 20),
+    "zeros": lambda p: p.write_bytes(bytes(p.stat().st_size)),
+    "the head flipped": lambda p: p.write_bytes(b"\xff" + p.read_bytes()[1:]),
+    "a folder": lambda p: (p.unlink(), p.mkdir()),
+    "removed": lambda p: p.unlink(),
+    "not to be read": lambda p: p.chmod(0),
+}
+
+
+def cached(what: str, folder: Path) -> str:
+    """Compiled programs that are damaged: the same result, and the next run has good ones."""
+    cache = folder / "cache"
+    words = ("run", "offline", *CLONE, "--out")
+    for number in range(3):
+        ended = command(
+            *words, f"runs-{number}", cwd=folder, env={"JAXRL_ROLLOUTS_CACHE": str(cache)}
+        )
+        if ended.code != 0:
+            return outcome(ended)
+        (run,) = (folder / f"runs-{number}").iterdir()
+        if numbers(run) != numbers(base()):
+            return f"{WRONG}: another result in run {number}"
+        if number == 2 and "damaged" in ended.err and what != "a folder":
+            return f"{LOST}: the programs are still damaged"
+        for file in list(cache.rglob("*-cache")) if number == 0 else ():
+            DAMAGE[what](file)
+    return CORRECT
+
+
+def caches(share: float, seed: int) -> list[Attack]:
+    return some([Attack(what, partial(cached, what)) for what in DAMAGE], share)
+
+
 def users(share: float, seed: int) -> list[Attack]:
     made = [Attack(f"Ctrl-C twice after {t} s", partial(impatient, t)) for t in (0.5, 2.0, 5.0)]
     return some(
@@ -194,7 +231,7 @@ def sizes(share: float, seed: int) -> list[Attack]:
     return some([Attack(what, partial(too_large, what)) for what in every], share)
 
 
-AREAS: Areas = {"environments": environments, "users": users, "sizes": sizes}
+AREAS: Areas = {"environments": environments, "caches": caches, "users": users, "sizes": sizes}
 
 
 def run(share: float, seed: int) -> Iterator[Tally]:
