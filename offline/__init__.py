@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from .agents.td3_bc import Td3Bc as Td3Bc
     from .agents.td3_bc import Td3BcConfig as Td3BcConfig
     from .behaviours.made import load_dataset as load
+    from .choosing.choose import ChooseConfig as ChooseConfig
+    from .choosing.choose import choose as choose
     from .collect import random_policy as random_policy
     from .data import episode_returns as episode_returns
     from .data import from_arrays as from_arrays

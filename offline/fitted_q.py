@@ -9,7 +9,7 @@ data do not determine the value.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +21,7 @@ from jaxrl_rollouts.configs import check, layers, number, positive, step_size
 from jaxrl_rollouts.descent import descend
 from jaxrl_rollouts.ensemble import Ensemble, ensemble
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.finite import OnDivergence
 from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.networks import MLP, from_linen
 from jaxrl_rollouts.record.context import RunContext
@@ -112,11 +113,12 @@ class FqeState(NamedTuple):
 
 
 class Fqe(NamedTuple):
-    """Functions of this module, of one policy; `start_values` is of all of them, compiled."""
+    """Functions of this module, of one policy; those of values are of all of them, compiled."""
 
     init: Any
     update: Any
-    start_values: Any
+    state_values: Any
+    action_values: Any
 
 
 class FqeParts(NamedTuple):
@@ -154,20 +156,83 @@ def fqe(
         DivergenceError: the critics became non-finite.
     """
     config = config or FqeConfig()
-    check(config)
-    if jax.tree.leaves(result.agent.memory(1)):
-        raise ConfigError("result", result.about["method"], "a method without a memory")
     discount = result.config.discount if config.discount is None else config.discount
+    own = result.source.dataset
+    found = evaluated(
+        result.agent,
+        result.actors,
+        own if dataset is None else with_offset(dataset, own.offset),
+        replace(config, discount=discount),
+        name=result.about["method"],
+        seed=seed,
+        context=context,
+    )
+    return found.value()
+
+
+class Evaluated(NamedTuple):
+    """Critics of the policies of all seeds, and what gives their values.
+
+    Attributes:
+        functions, data, target: of this module; the target critics' leaves are `[seeds, K, ...]`.
+        actors: `[seeds, ...]`.
+        unit: of the values, in the dataset's own rewards.
+        clipped: `[seeds]`, as `FqeValue` has it.
+        starts: `[B, S]`, where the dataset's episodes start.
+        key: of the policies' actions.
+    """
+
+    functions: Fqe
+    data: FqeData
+    target: PyTree
+    actors: PyTree
+    unit: float
+    clipped: np.ndarray
+    starts: np.ndarray
+    key: jax.Array
+
+    def at(self, states: np.ndarray) -> np.ndarray:
+        """Values of states `[B, S]`, `[seeds, K, B]` in the dataset's own rewards."""
+        keys = jax.random.split(self.key, len(self.clipped))
+        given = self.target, self.actors, self.data.scaler, keys, jnp.asarray(states)
+        return self.unit * np.asarray(self.functions.state_values(*given), np.float64)
+
+    def of(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """Values of actions `[B, A]` in states `[B, S]`, `[seeds, K, B]`, likewise."""
+        given = self.target, self.data.scaler, jnp.asarray(states), jnp.asarray(actions)
+        return self.unit * np.asarray(self.functions.action_values(*given), np.float64)
+
+    def value(self) -> FqeValue:
+        """Mean over the start states."""
+        by_member = self.at(self.starts).mean(2)
+        return FqeValue(by_member.mean(1), by_member, self.clipped)
+
+
+def evaluated(
+    agent: Agent,
+    actors: PyTree,
+    dataset: Dataset,
+    config: FqeConfig,
+    *,
+    name: str = "policy",
+    seed: int = 0,
+    context: RunContext | None = None,
+    on_divergence: OnDivergence = "raise",
+) -> Evaluated:
+    """`fqe` of any agent; `actors` are `[seeds, ...]`, and `config.discount` is a number."""
+    check(config)
+    if jax.tree.leaves(agent.memory(1)):
+        raise ConfigError("result", name, "a method without a memory")
+    discount = config.discount
+    assert discount is not None, "of a training or of the settings"
     least = round(CONSTANTS / (config.tau * (1.0 - discount)))
     if config.steps < least:
         raise ConfigError("steps", config.steps, f"at least {least:,}: three time constants")
-    own = result.source.dataset
-    dataset = own if dataset is None else with_offset(dataset, own.offset)
-    policies = len(jax.tree.leaves(result.actors)[0])
+    policies = len(jax.tree.leaves(actors)[0])
     key, boot_key, act_key = jax.random.split(jax.random.key(seed), 3)
-    data, unit = fqe_data(dataset, result.actors, discount, config.members, boot_key)
+    data, unit = fqe_data(dataset, actors, discount, config.members, boot_key)
     sizes = tuple(int(x.shape[1]) for x in (data.rows.observations, data.rows.actions))
-    functions = make_fqe(config, result.agent, sizes, discount)
+    functions = make_fqe(config, agent, sizes, discount)
     iterations = -(-config.steps // PER_ITERATION)
     trained = train(
         functions.update,
@@ -176,17 +241,15 @@ def fqe(
         data,
         per_seed=FqeData(False, False, True, False, False),  # type: ignore[arg-type]
         iterations=iterations,
-        stage=f"{slug(dataset.name)}-fqe",
+        stage=f"{slug(dataset.name)}-fqe-{slug(name)}",
         units_per_iteration=PER_ITERATION,
         context=context,
-        about={"fqe": config, "method": result.about["method"], "seed": seed},
+        about={"fqe": config, "method": name, "seed": seed},
+        on_divergence=on_divergence,
     )
-    starts = jnp.asarray(starts_of(dataset))
-    keys = jax.random.split(act_key, policies)
-    values = functions.start_values(trained.state.target, result.actors, data.scaler, keys, starts)
-    by_member = unit * np.asarray(values, np.float64)
     clipped = np.asarray(trained.history.last("clipped"), np.float64)
-    return FqeValue(by_member.mean(1), by_member, clipped)
+    target, starts = trained.state.target, starts_of(dataset)
+    return Evaluated(functions, data, target, actors, unit, clipped, starts, act_key)
 
 
 def fqe_data(
@@ -217,9 +280,9 @@ def make_fqe(config: FqeConfig, agent: Agent, sizes: tuple[int, int], discount: 
     critics = ensemble(from_linen(MLP(config.hidden, (1,)), *shapes), config.members)
     optimiser = optax.adamw(config.lr, weight_decay=config.weight_decay)
     parts = FqeParts(config, agent, critics, optimiser, discount)
-    begin, step, value = (functools.partial(f, parts) for f in (init, update, start_values))
-    of_policies = jax.jit(jax.vmap(value, in_axes=(0, 0, None, 0, None)))
-    return Fqe(begin, step, of_policies)
+    begin, step, state, pair = (functools.partial(f, parts) for f in (init, update, v, q))
+    of_states = jax.jit(jax.vmap(state, in_axes=(0, 0, None, 0, None)))
+    return Fqe(begin, step, of_states, jax.jit(jax.vmap(pair, in_axes=(0, None, None, None))))
 
 
 def init(parts: FqeParts, key: jax.Array, data: FqeData) -> FqeState:
@@ -300,18 +363,18 @@ def update(
     return state._replace(key=key), jax.tree.map(lambda x: x.mean(), metrics)
 
 
-def start_values(
+def v(
     parts: FqeParts,
     target: PyTree,
     actor: PyTree,
     scaler: Scaler,
     key: jax.Array,
-    starts: jax.Array,
+    states: jax.Array,
 ) -> jax.Array:
-    """Mean of the target critics over start states `[B, S]` and `draws` actions there, `[K]`."""
+    """Mean of every target critic over `draws` actions in states `[B, S]`, `[K, B]`."""
 
     def drawn(key: jax.Array) -> jax.Array:
-        actions, _ = parts.agent.policy(actor, key, starts, parts.agent.memory(len(starts)))
-        return q(parts, target, scaler, starts, actions).mean(1)
+        actions, _ = parts.agent.policy(actor, key, states, parts.agent.memory(len(states)))
+        return q(parts, target, scaler, states, actions)
 
     return jax.vmap(drawn)(jax.random.split(key, parts.config.draws)).mean(0)

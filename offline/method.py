@@ -75,6 +75,8 @@ class Agent(NamedTuple):
         normalise: whether `init` takes the scaler of the data.
         period: the actor moves in every so many updates.
         nets: what the functions are bound to: for methods that compose steps of their own.
+        density: `(actor, observations [B, S], actions [B, A]) -> log-densities [B]` of given
+            actions; None where there is none.
     """
 
     init: Callable[..., Any]
@@ -88,6 +90,7 @@ class Agent(NamedTuple):
     normalise: bool = False
     period: int = 1
     nets: Any = None
+    density: Callable[..., jax.Array] | None = None
 
 
 class Learner(NamedTuple):

@@ -83,6 +83,7 @@ class Policy(Player):
     def __init__(
         self, saved: SavedPolicy, seed: int = 0, *, deterministic: bool = True, key: int = 0
     ) -> None:
+        self.saved, self.seed = saved, seed
         self._actor, self._draws = saved.actor(seed), 0
         self._key, self.deterministic = jax.random.key(key), deterministic
         facts = {**saved.facts, "seed": seed, "remembers": saved.remembers}

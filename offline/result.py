@@ -21,7 +21,7 @@ from .environments import Environment
 from .matching import is_simulator
 from .method import Agent, AgentConfig, Method, Prepared
 from .policy import Policy
-from .saved_policies import BEST, LAST, policy_of, save_policy
+from .saved_policies import BEST, LAST, SavedPolicy, policy_of, save_policy
 from .task import Source, is_own, score_in
 from .training import Best, KeepBest
 
@@ -128,8 +128,16 @@ class TrainResult(NamedTuple):
             CheckpointError: there is no such seed.
             ConfigError: `best`, and nothing was evaluated.
         """
+        return Policy(self.saved(best=best), seed, **options)
+
+    def saved(self, *, best: bool = False) -> SavedPolicy:
+        """The policies of all seeds, as `read_policy` gives them from a run's folder.
+
+        Raises:
+            ConfigError: `best`, and nothing was evaluated.
+        """
         actors, facts = self._kept(best)
-        return Policy(policy_of(self.config, actors, **facts), seed, **options)
+        return policy_of(self.config, actors, **facts)
 
     def save(self, folder: str | Path) -> Path:
         """Write the policy, the best one, and the world models where there are any.

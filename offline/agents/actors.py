@@ -21,6 +21,7 @@ from jaxrl_rollouts.trees import PyTree
 # How the change of variables of the tanh is computed: `exact`, or with `offset` in the logarithm.
 Density = Literal["exact", "offset"]
 LOG_STD_RANGE = (-5.0, 2.0)
+INSIDE = 0.999  # where logged actions at a bound are taken to lie: the tanh never reaches it
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,7 @@ def make_cql(
         sample=functools.partial(sample, nets),
         normalise=config.normalise,
         nets=nets,
+        density=functools.partial(density, nets),
     )
 
 
@@ -136,6 +137,13 @@ def sample(
 ) -> tuple[jax.Array, jax.Array]:
     """Actions `[B, A]` of the policy and their log-densities `[B]`."""
     return soft.sample(nets, actor.net, key, actor.scaler.normalise(observations))
+
+
+def density(
+    nets: SoftNets, actor: Scaled, observations: jax.Array, actions: jax.Array
+) -> jax.Array:
+    """Log-densities `[B]` of given actions."""
+    return soft.density(nets, actor.net, actor.scaler.normalise(observations), actions)
 
 
 def q(nets: SoftNets, critic: Scaled, observations: jax.Array, actions: jax.Array) -> jax.Array:

@@ -27,6 +27,7 @@ from .model_free import ModelFree
 from .soft import (
     SoftConfig,
     SoftNets,
+    density,
     fresh,
     greedy,
     make_nets,
@@ -122,6 +123,7 @@ def make_sac(
         *(functools.partial(function, nets) for function in functions),
         sample=functools.partial(sample, nets),
         nets=nets,
+        density=functools.partial(density, nets) if config.actor.kind == "gaussian" else None,
     )
 
 

@@ -20,7 +20,8 @@ from jaxrl_rollouts.networks import MLP, Network, from_linen, uniform
 from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions
-from .actors import Actor, ActorConfig, gaussian_actor
+from .actors import INSIDE, Actor, ActorConfig, gaussian_actor
+from .actors import log_prob as log_density
 from .flow_actor import make_flow_actor
 
 BACKUP_ACTIONS = 10  # drawn next actions of `max_q_backup`
@@ -157,6 +158,14 @@ def sample(
 ) -> tuple[jax.Array, jax.Array]:
     """Actions `[B, A]` of the policy and their log-densities `[B]` (of a flow: of the paths)."""
     return nets.actor.sample(actor, key, observations)
+
+
+def density(
+    nets: SoftNets, actor: PyTree, observations: jax.Array, actions: jax.Array
+) -> jax.Array:
+    """Log-densities `[B]` of actions of a normal policy; those at a bound count as just inside."""
+    inside = jnp.clip(actions, -INSIDE, INSIDE)
+    return log_density(inside, *heads(nets, actor, observations), "exact")
 
 
 def q(nets: SoftNets, critic: PyTree, observations: jax.Array, actions: jax.Array) -> jax.Array:

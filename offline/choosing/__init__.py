@@ -1,0 +1,1 @@
+"""Which of several policies to deploy, where there is no simulator: `choose`."""

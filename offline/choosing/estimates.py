@@ -1,0 +1,299 @@
+"""Values of policies by several estimators, on the same start states and bootstrap draws.
+
+Every estimator gives draws of a policy's value and of the data's: their difference is paired, since
+a draw has the same episodes in both.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrl_rollouts.errors import DataError, DivergenceError
+from jaxrl_rollouts.record.context import RunContext
+
+from ..data import Dataset, episode_returns, episodes
+from ..fitted_q import Evaluated, FqeConfig, evaluated
+from . import importance
+from .models import Models, Played, halves, play_all, rows_of, steps_of
+from .policies import Entry
+
+FEWEST = 8  # episodes
+PARTS = 8  # of the log, at most, whose own value is estimated
+PER_PART = 5  # episodes at least
+NOT_FINITE = "critics diverged (not finite)"
+DIVERGED = 0.2  # share of the critics' targets outside the bounds from which on nothing is read
+
+
+class Log(NamedTuple):
+    """What of a log is used: `S` of its episodes, spread over it, and draws of them.
+
+    Attributes:
+        dataset: the rows.
+        discount: gamma.
+        part: `[E]` of every episode, 0 to G - 1; a part's half is its number modulo 2.
+        kept: `[S]`, the numbers of the episodes.
+        starts: `[S, D]`, where they begin.
+        returns: `[S]`, discounted.
+        counts: `[draws, S]`, how often a draw has an episode.
+    """
+
+    dataset: Dataset
+    discount: float
+    part: np.ndarray
+    kept: np.ndarray
+    starts: np.ndarray
+    returns: np.ndarray
+    counts: np.ndarray
+
+    @property
+    def half(self) -> np.ndarray:
+        """0 or 1, of the rows that models are fitted to."""
+        return rows_of(self.dataset, self.part % 2)
+
+    def of_part(self, number: int) -> np.ndarray:
+        """Which of the kept episodes are of a part, `[S]` bool."""
+        return self.part[self.kept] == number
+
+
+class Estimate(NamedTuple):
+    """What an estimator says of `P` policies; what it cannot say is NaN, with a reason.
+
+    Attributes:
+        draws: `[P, D]` of the values.
+        value: `[P]`.
+        data: `[D]` draws of the data's own value, as this estimator counts it.
+        own: that value.
+        off: `[G]`, its estimates of the log's parts, less what they earned; empty where none.
+        why: `[P]`, why there is no value; "" where there is.
+        lost: `[P]` share of the steps beyond the models' limit; NaN of others.
+        lost_data: the same of the clones.
+        members: `[P]`, how many agreed to a finite value, and of how many.
+        over_time: `[P][T]`, `lost` over time.
+    """
+
+    draws: np.ndarray
+    value: np.ndarray
+    data: np.ndarray
+    own: float
+    off: np.ndarray
+    why: list[str]
+    lost: np.ndarray
+    lost_data: float = 0.0
+    members: tuple[str, ...] = ()
+    over_time: tuple[np.ndarray, ...] = ()
+
+
+def cut(dataset: Dataset, discount: float, most: int, draws: int, rng: np.random.Generator) -> Log:
+    """Cut a log into parts by time, and draw its episodes.
+
+    Raises:
+        DataError: fewer episodes than `FEWEST`.
+    """
+    spans = episodes(dataset.transitions)
+    count = len(spans.starts)
+    if count < FEWEST:
+        hint = "a continuous log is cut into episodes by max_episode_steps"
+        raise DataError(dataset.name, "episodes", count, f"at least {FEWEST} to compare with", hint)
+    parts = int(np.clip(count // PER_PART, 2, PARTS))
+    kept = np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
+    returns = episode_returns(dataset.transitions, discount)[kept]
+    starts = np.asarray(dataset.transitions.observations[spans.starts[kept]])
+    drawn = rng.integers(len(kept), size=(draws, len(kept)))
+    counts = np.stack([np.bincount(row, minlength=len(kept)) for row in drawn])
+    part = halves(count, parts)
+    return Log(dataset, discount, part, kept, starts, returns, counts.astype(np.float64))
+
+
+def mean_draws(log: Log, values: np.ndarray) -> np.ndarray:
+    """Means over the drawn episodes of `[..., S]` values, `[..., D]`."""
+    return values @ log.counts.T / log.counts.sum(1)
+
+
+def draws_of(log: Log, values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draws of the median over drawn members of the mean over drawn starts, `[M, S]` to `[D]`."""
+    by_member = mean_draws(log, values)
+    members = rng.integers(len(values), size=(by_member.shape[1], len(values)))
+    return np.median(by_member[members, np.arange(by_member.shape[1])[:, None]], 1)
+
+
+def possible(log: Log, horizon: int) -> tuple[float, float]:
+    """Least and greatest discounted sum of rewards a range beyond those of the data."""
+    rewards = np.asarray(log.dataset.transitions.rewards, np.float64)
+    low, high = rewards.min(), rewards.max()
+    room = high - low or max(abs(high), 1.0)
+    total = float((log.discount ** np.arange(horizon)).sum())
+    return (min(low, 0.0) - room) * total, (max(high, 0.0) + room) * total
+
+
+def settled(values: np.ndarray, bounds: tuple[float, float]) -> np.ndarray:
+    """Members `[M]` whose mean over the starts is finite and possible."""
+    mean = values.mean(1)
+    return np.isfinite(mean) & (bounds[0] <= mean) & (mean <= bounds[1])
+
+
+def by_models(log: Log, models: Models, clones: Entry, entries: list[Entry], seed: int) -> Estimate:
+    """Played in world models; see `models`."""
+    rng, key = np.random.default_rng(seed), jax.random.key(seed)
+    clone_key, key = jax.random.split(key)
+    bounds = possible(log, steps_of(log.discount, models.horizon))
+    inside = [log.of_part(number) for number in range(len(clones.names))]
+    unseen = 1 - np.arange(len(inside)) % 2
+    own = [log.starts[rows] for rows in inside]
+    played = play_all(models, clones, own, clone_key, log.discount, half=unseen)
+    off = np.array([_middle(one, bounds) for one in played])
+    off -= np.array([log.returns[rows].mean() for rows in inside])
+    draws, why, members, lost, over_time = [], [], [], [], []
+    for number, entry in enumerate(entries):
+        starts = [log.starts] * len(entry.names)
+        entry_key = jax.random.fold_in(key, number)
+        for one in play_all(models, entry, starts, entry_key, log.discount):
+            good = settled(one.values, bounds)
+            members.append(f"{good.sum()}/{len(good)}")
+            lost.append(np.nanmean(one.lost) if np.isfinite(one.lost).any() else np.nan)
+            over_time.append(one.lost)
+            enough = good.sum() * 2 > len(good)
+            away = f"{(~good).sum()} of {len(good)} members ran away or gave no number"
+            why.append("" if enough else away)
+            nothing = np.full(len(log.counts), np.nan)
+            draws.append(draws_of(log, one.values[good], rng) if enough else nothing)
+    found, data = np.stack(draws), mean_draws(log, log.returns)
+    typical = float(np.nanmean([np.nanmean(one.lost) for one in played]))
+    value, shares = np.median(found, 1), np.asarray(lost)
+    counted: Any = (tuple(members), tuple(over_time))
+    return Estimate(
+        found, value, data, float(log.returns.mean()), off, why, shares, typical, *counted
+    )
+
+
+def _middle(played: Played, bounds: tuple[float, float]) -> float:
+    good = settled(played.values, bounds)
+    return float(np.median(played.values[good].mean(1))) if good.any() else np.nan
+
+
+class Critics(NamedTuple):
+    """Fitted Q evaluations of clones and policies, or why a training has none."""
+
+    clones: Evaluated
+    of: list[Evaluated | str]
+
+
+def fit_critics(
+    log: Log,
+    clones: Entry,
+    entries: list[Entry],
+    config: FqeConfig,
+    seed: int,
+    context: RunContext | None,
+) -> Critics:
+    """Evaluate all policies, those of one training side by side."""
+    more: Any = {"seed": seed, "context": context}
+
+    def fit(entry: Entry, **how: Any) -> Evaluated:
+        given = entry.agent, entry.actors, log.dataset, config
+        return evaluated(*given, name=entry.name, **more, **how)
+
+    def tried(entry: Entry) -> Evaluated | str:
+        if entry.has_memory:
+            return "the policy has a memory"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a seed that is left out: its row says so
+            try:
+                return fit(entry, on_divergence="drop")
+            except DivergenceError:
+                return NOT_FINITE
+
+    return Critics(fit(clones), [tried(entry) for entry in entries])
+
+
+def by_critics(log: Log, critics: Critics, entries: list[Entry], seed: int) -> Estimate:
+    """Fitted Q evaluation, whose values go on beyond a time limit: so does the data's, by the
+    clones' critics, `sum_t gamma^t r_t + gamma^T V(s_T)` of an episode that was cut."""
+    rng, rows = np.random.default_rng(seed), log.dataset.transitions
+    spans = episodes(rows)
+    last = np.asarray(rows.next_observations[spans.ends[log.kept] - 1])
+    far = log.discount ** spans.lengths[log.kept] * ~spans.terminated[log.kept]
+    each = log.part[log.kept], slice(None), np.arange(len(log.kept))
+    begun, after = (critics.clones.at(x)[each].mean(1) for x in (log.starts, last))
+    earned = log.returns + far * after
+    parts = [log.of_part(number) for number in range(len(critics.clones.clipped))]
+    off = np.array([(begun - earned)[inside].mean() for inside in parts])
+    draws, why, members = [], [], []
+    for entry, one in zip(entries, critics.of, strict=True):
+        nothing = np.full((len(entry.names), 1, len(log.starts)), np.nan)
+        values = nothing if isinstance(one, str) else one.at(log.starts)
+        for number, own in enumerate(values):
+            reason = one if isinstance(one, str) else ""
+            if not reason and not np.isfinite(own).all():
+                reason = NOT_FINITE
+            elif not isinstance(one, str) and one.clipped[number] > DIVERGED:
+                reason = f"critics diverged ({one.clipped[number]:.0%} of their targets clipped)"
+            why.append(reason)
+            members.append("" if reason else f"{len(own)}/{len(own)}")
+            unknown = np.full(len(log.counts), np.nan)
+            draws.append(unknown if reason else draws_of(log, own, rng))
+    found, data = np.stack(draws), mean_draws(log, earned)
+    lost, middle = np.full(len(found), np.nan), np.median(found, 1)
+    mean = float(earned.mean())
+    return Estimate(found, middle, data, mean, off, why, lost, members=tuple(members))
+
+
+def by_importance(
+    log: Log, clones: Entry, entries: list[Entry], critics: Critics | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Importance sampling, or doubly robust with `critics`: values `[P]`, NaN where there is none,
+    and effective episodes at the effective horizon, `[P]`; 0 of a policy without a density."""
+    rows, spans = log.dataset.transitions, episodes(log.dataset.transitions)
+    steps = np.arange(int(spans.lengths[log.kept].max()))
+    played = steps < spans.lengths[log.kept, None]
+    index = np.minimum(spans.starts[log.kept, None] + steps, len(rows.rewards) - 1)
+    seen, acted = jnp.asarray(rows.observations[index]), jnp.asarray(rows.actions[index])
+    rewards = np.where(played, rows.rewards[index], 0.0)
+    of = jax.tree.map(lambda x: x[log.part[log.kept]], clones.actors)
+    assert clones.agent.density is not None
+    logged = np.asarray(jax.jit(jax.vmap(clones.agent.density))(of, seen, acted), np.float64)
+    once, values, sizes = np.ones((1, len(log.kept))), [], []
+    for number, entry in enumerate(entries):
+        fitted = None if critics is None else critics.of[number]
+        for seed in range(len(entry.names)):
+            if entry.agent.density is None or entry.has_memory or isinstance(fitted, str):
+                values.append(np.nan)
+                sizes.append(0.0)
+                continue
+            actor = jax.tree.map(lambda x, k=seed: x[k], entry.actors)
+            density = jax.jit(jax.vmap(entry.agent.density, in_axes=(None, 0, 0)))
+            ratios = np.asarray(density(actor, seen, acted), np.float64) - logged
+            rho = importance.products(ratios, played)
+            sizes.append(importance.effective_at_horizon(rho, log.discount))
+            if sizes[-1] < importance.LEAST:
+                values.append(np.nan)
+            elif fitted is None:
+                found = importance.per_decision(rho, rewards, once, log.discount)
+                values.append(found[0])
+            else:
+                q, v = _of_log(log, fitted, seed, index, played)
+                values.append(importance.doubly_robust(rho, rewards, q, v, once, log.discount)[0])
+    return np.asarray(values), np.asarray(sizes)
+
+
+def _of_log(
+    log: Log, fitted: Evaluated, seed: int, index: np.ndarray, played: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """`Q(s_t, a_t)` `[E, T]` and `V(s_t)` `[E, T + 1]` of a policy along the first logged steps."""
+    steps = min(importance.CORRECTED, index.shape[1])
+    rows, first = log.dataset.transitions, index[:, :steps]
+    flat = first.reshape(-1)
+    following = np.asarray(rows.next_observations)[flat]
+    shape = first.shape
+    q = fitted.of(rows.observations[flat], rows.actions[flat])[seed].mean(0).reshape(shape)
+    after = fitted.at(following)[seed].mean(0).reshape(shape)
+    alive = played[:, :steps]
+    follows = alive & ~np.asarray(rows.terminations, bool)[first]
+    v = np.concatenate([fitted.at(log.starts)[seed].mean(0)[:, None], after * follows], 1)
+    full = np.zeros((len(first), index.shape[1])), np.zeros((len(first), index.shape[1] + 1))
+    full[0][:, :steps], full[1][:, : steps + 1] = q * alive, v
+    return full

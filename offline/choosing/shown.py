@@ -1,0 +1,130 @@
+"""A choice for people: text, a picture, JSON and a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.record.files import write_atomically, write_json_atomically
+from jaxrl_rollouts.reports.pictures import PALETTE, figure, legend, save_png
+from jaxrl_rollouts.reports.text import format_number
+
+from .verdict import DEPLOY, REJECT, TRY, UNKNOWN, Choice, Row
+
+SHADES = {DEPLOY: PALETTE[2], TRY: PALETTE[0], UNKNOWN: "#777777", REJECT: PALETTE[1]}
+MOST = 40  # policies in a picture
+
+
+def text(found: Choice) -> str:
+    """The verdict, a line for each policy, and the check."""
+    low, value, high = (format_number(x) for x in found.behaviour)
+    lines = [found.verdict, ""]
+    width = max(len(row.policy) for row in found.table)
+    lines += [_line(row, width) for row in found.table]
+    lines += [f"{'the data':{width}}  {value} [{low}, {high}]", "", checked(found)]
+    lines.append(
+        f"Values by {found.estimator}, discount {found.discount:g}, {found.level:.0%} intervals; "
+        "their width is not calibrated on benchmarks yet."
+    )
+    return "\n".join(lines)
+
+
+def checked(found: Choice) -> str:
+    """The check, in a sentence."""
+    check = found.check
+    word = "passed" if check.passed else "failed"
+    return (
+        f"Check {word}: estimates of {check.parts} parts of the data are off by {check.off:+.3g} "
+        f"in the middle, with a spread of {check.spread:.3g} (allowed {check.allowed:.3g})."
+    )
+
+
+def _line(row: Row, width: int) -> str:
+    parts = [f"{row.policy:{width}}"]
+    if math.isfinite(row.value):
+        parts.append(
+            " [".join(map(format_number, (row.value, row.low))) + f", {format_number(row.high)}]"
+        )
+    if math.isfinite(row.lost):
+        parts.append(f"lost {row.lost:.0%}")
+    if row.members:
+        parts.append(f"members {row.members}")
+    for name, value in (("fqe", row.fqe), ("is", row.is_), ("dr", row.dr)):
+        if math.isfinite(value):
+            parts.append(f"{name} {format_number(value)}")
+    return "  ".join([*parts, f"{row.verdict}: {row.why}"])
+
+
+def as_row(row: Row) -> dict[str, object]:
+    """A row by the names of its columns; a number that does not exist is None."""
+    found = {name.rstrip("_"): value for name, value in row._asdict().items()}
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in found.items()
+    }
+
+
+def save(found: Choice, file: Path) -> Path:
+    """Write JSON, and a table and a picture beside it.
+
+    Raises:
+        ConfigError: a file that does not end in .json, or no folder to write it in.
+    """
+    if file.suffix != ".json" or not file.parent.is_dir():
+        raise ConfigError("out", str(file), "a name that ends in .json, in an existing folder")
+    rows = [as_row(row) for row in found.table]
+    facts = {"verdict": found.verdict, "data": found.data, "estimator": found.estimator}
+    facts |= {"discount": found.discount, "level": found.level}
+    facts["behaviour"] = dict(zip(("low", "value", "high"), found.behaviour, strict=True))
+    facts["check"] = {**found.check._asdict(), "passed": found.check.passed}
+    write_json_atomically(file, {**facts, "rows": rows})
+    table = io.StringIO()
+    writer = csv.DictWriter(table, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_atomically(file.with_suffix(".csv"), table.getvalue())
+    save_png(draw(found), file.with_suffix(".png"))
+    return file
+
+
+def draw(found: Choice) -> Figure:
+    """Intervals over the data's band; the estimators against each other; trust over time."""
+    rows = [(i, row) for i, row in enumerate(found.table) if math.isfinite(row.value)][:MOST]
+    pairs = [row for _, row in rows if math.isfinite(row.fqe)]
+    panels = ["Value", *["Two estimators"] * bool(pairs), *["Within trust"] * bool(found.over_time)]
+    height = max(2.6, 0.22 * len(rows) + 1.0)
+    made, axes = figure(1, len(panels), titles=panels, height=height, title=found.verdict)
+    low, value, high = found.behaviour
+    axes[0].axvspan(low, high, color="#777777", alpha=0.25, linewidth=0)
+    axes[0].axvline(value, color="#777777", linewidth=1.0)
+    for place, (_, row) in enumerate(rows):
+        axes[0].hlines(place, row.low, row.high, color=SHADES[row.verdict], linewidth=2.5)
+        axes[0].plot(row.value, place, "o", color=SHADES[row.verdict], markersize=4)
+    axes[0].set_yticks(range(len(rows)), [row.policy for _, row in rows])
+    axes[0].set_ylim(len(rows) - 0.5, -0.5)
+    axes[0].set_xlabel("discounted value, grey: the data")
+    for name, shade in SHADES.items():
+        if any(row.verdict == name for _, row in rows):
+            axes[0].plot([], [], "o-", color=shade, label=name)
+    if pairs:
+        for row in pairs:
+            axes[1].plot(row.value, row.fqe, "o", color=SHADES[row.verdict], markersize=4)
+        axes[1].axline((value, value), slope=1, color="black", linewidth=0.8, linestyle=":")
+        axes[1].set(xlabel=f"by {found.estimator}", ylabel="by fqe")
+    if found.over_time:
+        for place, row in rows:
+            lost = found.over_time[place]
+            steps = np.flatnonzero(np.isfinite(lost))
+            # Few steps were looked at each time: a mean over twenty of them shows the course.
+            groups = np.array_split(steps, min(20, len(steps)))
+            at = [group.mean() for group in groups]
+            axes[-1].plot(at, [1 - lost[g].mean() for g in groups], color=SHADES[row.verdict])
+        axes[-1].set(xlabel="step", ylabel="share of steps", ylim=(-0.02, 1.02))
+    legend(made, axes)
+    return made

@@ -1,0 +1,276 @@
+"""From estimates to a verdict on every policy, and one on all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxrl_rollouts.errors import ConfigError
+
+from .estimates import Estimate, Log
+from .importance import LEAST
+from .models import Models
+from .policies import Entry
+
+DEPLOY, TRY, UNKNOWN, REJECT = "deploy", "try first", "cannot tell", "do not deploy"
+OFF = 0.15  # of the range of the data's returns, that its own parts may be misjudged by
+LOST, TOO_LOST = 0.2, 0.5  # shares of steps beyond the models' limit
+
+# Width factor of the intervals. It is to come from benchmarks with known true values; until then 1.
+WIDTH = 1.0
+
+
+class Row(NamedTuple):
+    """One policy. Values are discounted sums of the data's rewards; NaN where there is none.
+
+    Attributes:
+        policy: its name.
+        verdict, why: one of four, and the reason.
+        value, low, high: of the first estimator, with an interval.
+        gain, gain_low, gain_high: the same of the difference to the data, on the same episodes.
+        lost: share of its steps where the models disagree more than anywhere on the data.
+        members: with a finite value, of how many.
+        fqe, is_, dr: values by the others.
+        effective: episodes that importance sampling rests on; 0 of a policy without a density.
+    """
+
+    policy: str
+    verdict: str
+    why: str
+    value: float
+    low: float
+    high: float
+    gain: float
+    gain_low: float
+    gain_high: float
+    lost: float
+    members: str
+    fqe: float = float("nan")
+    is_: float = float("nan")
+    dr: float = float("nan")
+    effective: float = 0.0
+
+
+class Check(NamedTuple):
+    """The first estimator on the log's own parts.
+
+    Attributes:
+        off: median of its estimates less what the parts earned.
+        spread: 1.48 times the median distance from that; it widens the intervals.
+        allowed: how far it may be off.
+        parts: how many; 0 where nothing was checked.
+    """
+
+    off: float
+    spread: float
+    allowed: float
+    parts: int
+
+    @property
+    def passed(self) -> bool:
+        return bool(abs(self.off) <= self.allowed)
+
+
+@dataclass(frozen=True, repr=False)
+class Choice:
+    """What `choose` found.
+
+    Attributes:
+        table: a row for each policy, in the order given.
+        verdict: of all: `deploy NAME`, `try first: A, B`, `cannot tell` or `do not deploy`.
+        behaviour: the data's own value with its interval: low, value, high.
+        check: the estimator on the data itself.
+        discount, level: of the values, of the intervals.
+        data: name of the log.
+        estimator: that which gives the intervals.
+        draws: `[P, D]` joint bootstrap draws of the values.
+        models: fitted world models, for the next call; None without that estimator.
+        over_time: of each policy, `lost` over time; empty without models.
+    """
+
+    table: list[Row]
+    verdict: str
+    behaviour: tuple[float, float, float]
+    check: Check
+    discount: float
+    level: float
+    data: str
+    estimator: str
+    draws: np.ndarray = field(compare=False)
+    models: Models | None = field(compare=False, default=None)
+    over_time: tuple[np.ndarray, ...] = field(compare=False, default=())
+
+    def __repr__(self) -> str:
+        from .shown import text
+
+        return text(self)
+
+    def save(self, file: str | Path) -> Path:
+        """Write `choose.json`, with a table `.csv` and a picture `.png` beside it."""
+        from .shown import save
+
+        return save(self, Path(file))
+
+    def trials(self, k: int) -> tuple[tuple[str, ...], float]:
+        """Which `k` policies to try in the true environment, and the expected value of their best.
+
+        Greedy on `E max_{i in S} J_i` over the joint draws: policies whose errors are shared are
+        not tried beside each other.
+
+        Raises:
+            ConfigError: `k` below 1.
+        """
+        if k < 1:
+            raise ConfigError("trials", k, "at least 1")
+        left = [
+            i
+            for i, row in enumerate(self.table)
+            if row.verdict != REJECT and row.value == row.value
+        ]
+        chosen: list[int] = []
+        best = np.full(self.draws.shape[1], -np.inf)
+        while left and len(chosen) < k:
+            means = [np.maximum(best, self.draws[i]).mean() for i in left]
+            chosen.append(left.pop(int(np.argmax(means))))
+            best = np.maximum(best, self.draws[chosen[-1]])
+        names = tuple(self.table[i].policy for i in chosen)
+        return names, float(best.mean()) if chosen else float("nan")
+
+
+def check_of(estimate: Estimate, log: Log) -> Check:
+    """How far an estimator is off on the log's own parts, against the range of its returns.
+
+    With one part the spread is its error; a part without a finite value fails the check.
+    """
+    off = estimate.off
+    middle = float(np.median(off))
+    spread = 1.48 * float(np.median(np.abs(off - middle))) if len(off) > 1 else abs(middle)
+    low, high = np.quantile(log.returns, [0.1, 0.9])
+    error = float(log.returns.std(ddof=1)) / len(log.returns) ** 0.5
+    return Check(middle, spread, OFF * float(high - low) + 2.0 * error, len(off))
+
+
+def verdict_of(
+    row: Row, check: Check, above: float, *, wrong: str, lost_reason: str, fqe_low: str
+) -> tuple[str, str]:
+    """A row's verdict and why.
+
+    Args:
+        row: with its numbers.
+        check: of the estimator.
+        above: upper end of the interval of the data's own value.
+        wrong: why the estimator cannot be trusted at all; "" where it can.
+        lost_reason: why this policy has no value; likewise.
+        fqe_low: why fitted Q evaluation speaks against it; likewise.
+    """
+    if wrong or lost_reason:
+        return UNKNOWN, wrong or lost_reason
+    if not check.passed:
+        said = (
+            f"the data's own parts are misjudged by {check.off:+.3g}, allowed {check.allowed:.3g}"
+        )
+        return UNKNOWN, said
+    if row.lost > TOO_LOST:
+        return UNKNOWN, f"{row.lost:.0%} of its steps are where the models do not know"
+    between = f"{row.gain:+.3g} [{row.gain_low:+.3g}, {row.gain_high:+.3g}] against the data"
+    if row.gain_high < 0:
+        return REJECT, f"worse than the data: {between}"
+    if fqe_low and row.gain < 0:
+        return REJECT, f"{fqe_low}, and worse than the data: {between}"
+    if row.gain_low > 0 and not row.lost > LOST and not fqe_low:
+        return DEPLOY, f"better than the data: {between}"
+    if row.value > above:
+        doubts = [f"{row.lost:.0%} of its steps lost"] if row.lost > LOST else []
+        doubts += [fqe_low] if fqe_low else []
+        doubts += ["its interval holds 0"] if row.gain_low <= 0 else []
+        return TRY, f"{between}: {', '.join(doubts)}"
+    return UNKNOWN, f"not clearly better than the data: {between}"
+
+
+def choice_of(
+    log: Log,
+    entries: Sequence[Entry],
+    found: Mapping[str, Estimate],
+    weighed: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    models: Models | None,
+    level: float,
+) -> Choice:
+    """Intervals, rows and verdicts of what the estimators gave; the first of `found` decides."""
+    name = next(iter(found))
+    first, other = found[name], found.get("fqe") if name != "fqe" else None
+    check = check_of(first, log)
+    names = [policy for entry in entries for policy in entry.names]
+    wrong = models.wrong if models is not None and name == "models" else ""
+    ends = (1 - level) / 2, (1 + level) / 2
+    below, above = np.quantile(first.data, ends)
+    table = []
+    for number, policy in enumerate(names):
+        row = _row(policy, number, first, check, level)
+        if other is not None:
+            row = row._replace(fqe=float(other.value[number]))
+        for kind, (values, sizes) in weighed.items():
+            row = row._replace(**{"is_" if kind == "is" else kind: float(values[number])})
+            row = row._replace(effective=float(sizes[number]))
+        against = "" if other is None else _against(other, number, ends[0])
+        more: Any = {"wrong": wrong, "lost_reason": first.why[number], "fqe_low": against}
+        verdict, why = verdict_of(row, check, float(above), **more)
+        table.append(row._replace(verdict=verdict, why=why + _silent(row, weighed)))
+    return Choice(
+        table,
+        _headline(table),
+        (float(below), first.own, float(above)),
+        check,
+        log.discount,
+        level,
+        log.dataset.name,
+        name,
+        first.draws,
+        models,
+        first.over_time,
+    )
+
+
+def _row(policy: str, number: int, first: Estimate, check: Check, level: float) -> Row:
+    """Value and gain with their intervals, `centre +- WIDTH z sd`."""
+    draws, value, lost = first.draws[number], float(first.value[number]), first.lost[number]
+    further = max(1.0, lost / max(first.lost_data, 0.01)) if np.isfinite(lost) else 1.0
+    more, z = check.spread**2 * further, WIDTH * NormalDist().inv_cdf((1 + level) / 2)
+    each = [z * float(np.sqrt(x.var() + more)) for x in (draws, draws - first.data)]
+    gain = value - first.own
+    ends = (value - each[0], value + each[0], gain, gain - each[1], gain + each[1])
+    return Row(policy, "", "", value, *ends, float(lost), first.members[number])
+
+
+def _against(critics: Estimate, number: int, level: float) -> str:
+    """Why the critics are against a policy; "" where they are not, or have no value of it."""
+    if "diverged" in critics.why[number]:
+        return critics.why[number]
+    low = np.quantile(critics.data, level)
+    value = critics.value[number]
+    return f"fqe below the data ({value:.4g}, data {critics.own:.4g})" if value < low else ""
+
+
+def _silent(row: Row, weighed: Mapping[str, Any]) -> str:
+    """A word where importance sampling says nothing."""
+    if not weighed:
+        return ""
+    if not row.effective:
+        return "; no density for importance sampling"
+    few = f"; importance sampling rests on {row.effective:.1f} episodes, fewer than {LEAST:g}"
+    return few if row.effective < LEAST else ""
+
+
+def _headline(table: Sequence[Row]) -> str:
+    """Of all policies: the best `low` of the best verdict."""
+    by = {name: [row for row in table if row.verdict == name] for name in (DEPLOY, TRY, UNKNOWN)}
+    order = {name: sorted(rows, key=lambda row: -row.low) for name, rows in by.items()}
+    if order[DEPLOY]:
+        return f"{DEPLOY} {order[DEPLOY][0].policy}"
+    if order[TRY]:
+        return f"{TRY}: {', '.join(row.policy for row in order[TRY])}"
+    return UNKNOWN if order[UNKNOWN] else REJECT

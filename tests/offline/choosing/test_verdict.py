@@ -1,0 +1,73 @@
+"""Verdicts on rows of numbers, in the order of their rules."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.offline.choosing.verdict import Check, Choice, Row, verdict_of
+
+GOOD = Check(off=0.5, spread=1.0, allowed=2.0, parts=8)
+FINE = {"wrong": "", "lost_reason": "", "fqe_low": ""}
+
+
+def row(low: float, high: float, lost: float = 0.0) -> Row:
+    middle = (low + high) / 2
+    ends = middle + 50, low + 50, high + 50, middle, low, high
+    return Row("p/0", "", "", *ends, lost, "6/6")
+
+
+@pytest.mark.parametrize(
+    ("given", "more", "verdict", "why"),
+    [
+        (row(1, 3), {}, "deploy", r"\+2 \[\+1, \+3\]"),
+        (row(-1, 3), {}, "try first", "holds 0"),
+        (row(-2, 2.8), {}, "cannot tell", "not clearly better"),
+        (row(1, 3, 0.3), {}, "try first", "30% of its steps lost"),
+        (row(1, 3), {"fqe_low": "fqe below the data"}, "try first", "fqe below"),
+        (row(-3, 1), {}, "cannot tell", "not clearly better"),
+        (row(-3, -1), {}, "do not deploy", "worse"),
+        (row(-3, 1), {"fqe_low": "critics diverged"}, "do not deploy", "diverged"),
+        (row(1, 3, 0.6), {}, "cannot tell", "60% of its steps"),
+        (row(1, 3), {"wrong": "models err"}, "cannot tell", "models err"),
+        (row(-3, -1), {"lost_reason": "4 of 6 members"}, "cannot tell", "4 of 6"),
+    ],
+)
+def test_the_rules(given: Row, more: dict[str, str], verdict: str, why: str) -> None:
+    import re
+
+    found, reason = verdict_of(given, GOOD, 50.5, **FINE | more)
+    assert found == verdict and re.search(why, reason)
+
+
+def test_a_failed_check_allows_no_verdict() -> None:
+    bad = GOOD._replace(off=-2.5)
+    assert not bad.passed and GOOD.passed and not GOOD._replace(off=np.nan).passed
+    found, why = verdict_of(row(1, 3), bad, 50.5, **FINE)
+    assert found == "cannot tell" and "misjudged by -2.5, allowed 2" in why
+
+
+def choice(draws: np.ndarray, verdicts: list[str]) -> Choice:
+    rows = [
+        row(0, 1)._replace(policy=f"p/{i}", verdict=v, value=float(np.median(d)))
+        for i, (v, d) in enumerate(zip(verdicts, draws, strict=True))
+    ]
+    return Choice(rows, "", (0.0, 0.0, 0.0), GOOD, 0.9, 0.9, "log", "models", draws)
+
+
+def test_trials_prefer_policies_whose_errors_are_not_shared() -> None:
+    """The second best has the best one's draws, less a little; the third is worse and apart."""
+    rng = np.random.default_rng(0)
+    first = 10 + rng.normal(size=1000)
+    draws = np.stack([first, first - 0.1, 9.5 + rng.normal(size=1000), first + 5])
+    found = choice(draws, ["deploy", "deploy", "try first", "do not deploy"])
+    assert found.trials(1) == (("p/0",), pytest.approx(first.mean()))
+    names, expected = found.trials(2)
+    assert names == ("p/0", "p/2")
+    assert expected == pytest.approx(np.maximum(draws[0], draws[2]).mean())
+    assert set(found.trials(9)[0]) == {"p/0", "p/1", "p/2"}
+
+
+def test_nothing_is_tried_of_which_nothing_is_known() -> None:
+    found = choice(np.full((1, 100), np.nan), ["cannot tell"])
+    assert found.trials(1)[0] == ()
