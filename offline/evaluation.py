@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.rollouts import Members, Model, draw_members, rollout
+from jaxrl_rollouts.rollouts import rollout
 from jaxrl_rollouts.trees import PyTree
 
 from .environments.base import Environment, EnvironmentState, as_model, naming_failures
@@ -129,56 +129,6 @@ def _played(env: Environment, play: Callable[[], Evaluation]) -> Evaluation:
         return play()
     with naming_failures(env):
         return jax.block_until_ready(play())
-
-
-@partial(jax.jit, static_argnames=("model", "policy", "horizon"))
-def values_from(
-    model: Model,
-    model_params: PyTree,
-    policy: Policy,
-    policy_params: PyTree,
-    start: PyTree,
-    actions: jax.Array,
-    key: jax.Array,
-    *,
-    members: jax.Array | None = None,
-    discount: float = 0.99,
-    horizon: int = 600,
-) -> jax.Array:
-    """What critics of these states and actions should say: the action, then the policy, played.
-
-    `sum_t discount^t r_t` over an episode.
-
-    Args:
-        actions: `[B, A]`, what is done there.
-        members: `[E]` int32, of an ensemble: row `i` is played in `members[i % E]`; None for a
-            single model.
-
-    Returns:
-        `[B]`, one episode each.
-    """
-    step_key, roll_key = jax.random.split(key)
-    tied = own = None
-    if members is not None:
-        tied = Members(members, per="trajectory", shuffle=False)
-        own = draw_members(tied, step_key, actions.shape[0])
-    state, first = model.step(model_params, step_key, start, actions, own)
-    played = rollout(
-        model,
-        model_params,
-        state,
-        roll_key,
-        horizon=horizon,
-        policy=policy,
-        policy_params=policy_params,
-        members=tied,
-        early_exit=EARLY_EXIT,
-        record=lambda step: step.rewards,
-    )
-    # A row that ended at once is rolled on, and nothing of that counts.
-    alive = played.valid & ~(first.terminated | first.truncated)
-    weights = discount ** jnp.arange(1, horizon + 1, dtype=jnp.float32)
-    return first.reward + weights @ jnp.where(alive, played.steps, 0.0)
 
 
 def evaluate_seeds(

@@ -18,7 +18,7 @@ from jaxrl_rollouts.cli.shown import option
 from jaxrl_rollouts.compare.clock import add_clock, clock_rows
 from jaxrl_rollouts.compare.grid import Cell
 from jaxrl_rollouts.configs import REGISTRY, chosen, positive
-from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError
 from jaxrl_rollouts.feeds import Stream
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
@@ -26,6 +26,9 @@ from jaxrl_rollouts.reports.report import Report
 from . import report as page
 from .agents.critics import bootstrap_rate
 from .behaviours.made import MADE, PENDULUM, is_program, load_dataset, undeclared
+from .choosing.choice import Choice
+from .choosing.choose import PRESETS as CHOOSING
+from .choosing.choose import choose
 from .commands import MAIN_JOB
 from .conclusion import Measured, conclude
 from .data import Dataset
@@ -136,7 +139,14 @@ def report_of(result: TrainResult, job: Job) -> Report:
         rows[1] |= {"imagined value": imagined.value, "spread of members": imagined.spread}
         report.number("imagined value", imagined.value)
         report.note(page.IMAGINED)
+    verdict = chosen_of(result, job) if result.env is None else None
+    if isinstance(verdict, str):
+        report.note(f"No verdict: {verdict}")
+    elif verdict is not None:
+        rows[1]["return"] = verdict.verdict
     report.table("result", rows, page.RESULT)
+    if isinstance(verdict, Choice):
+        page.add_choice(report, verdict)
     add_clock(report, clock_rows(cells))
     page.add_main_job(report, source, cells[name])
     if result.returns is not None and result.true_value is not None:
@@ -167,6 +177,16 @@ def report_of(result: TrainResult, job: Job) -> Report:
     for fact in warnings_of(source.dataset, source.env, world, imagines=result.method.imagines):
         report.note(fact)
     return report
+
+
+def chosen_of(result: TrainResult, job: Job) -> Choice | str:
+    """Whether the policies are better than the data, from the data alone; or why not."""
+    config = result.preset if result.preset in CHOOSING else "long"
+    data, context = result.source.dataset, job.context
+    try:
+        return choose([result], data, config=config, seed=job.seed, context=context)
+    except (ConfigError, DataError, DivergenceError) as error:
+        return str(error)
 
 
 def opened(config: Config) -> Dataset:

@@ -7,7 +7,6 @@ as far as the models are; a spread of their members shows that it is not known.
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import jax
@@ -16,22 +15,21 @@ import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError
 
+from .choosing.played import steps_of, values_in
 from .data.transitions import RAW, discounted_steps
-from .evaluation import values_from
 from .result import TrainResult
 from .task import Source, starts_of, termination_of
 from .worlds.dynamics import learned_dynamics
 from .worlds.fit import FittedDataset
 
 STARTS = 256  # rows that are rolled at least, of every seed
-REST = 0.01  # of a reward in the first step, that one in the last still counts
 
 
 class ImaginedValue(NamedTuple):
     """Discounted values of the policies of all seeds, from where the dataset's episodes start.
 
     Attributes:
-        value: `[seeds]`, the middle of the elites', of which one may run away.
+        value: `[seeds]`, the middle of the elites' that are finite: one may run away.
         by_member: `[seeds, E]`, in each elite: how far these are apart says how far to trust it.
     """
 
@@ -54,13 +52,13 @@ def imagined_value(
     right about.
 
     Args:
-        result: of a method without a memory.
+        result: of any method; one with a memory is shown its last action and reward.
         world: the models, of another outcome's `source` say; None takes the outcome's own. The
             policy of seed `k` is played in number `k % worlds`.
         seed: of what is drawn.
 
     Raises:
-        ConfigError: a method with a memory, or no world models.
+        ConfigError: no world models.
     """
     world = result.source if world is None else world
     if not isinstance(world, FittedDataset):
@@ -71,38 +69,35 @@ def imagined_value(
     if world.env.offset != result.source.env.offset:
         found = f"{world.dataset.name}, whose observations are less another offset"
         raise ConfigError("world", found, f"the offset of {result.about['dataset']}")
-    if jax.tree.leaves(result.agent.memory(1)):
-        raise ConfigError("result", result.about["method"], "a method without a memory")
     elites, discount = world.config.elites, result.config.discount
     rule = world.ending or termination_of(world.dataset, world.env, world.config)
     model = learned_dynamics(world.fitted.model.fitter, elites, termination=rule).model
     first = starts_of(world.dataset, STARTS)
     each = max(STARTS // elites, -(-len(first) // elites))
     starts = jnp.asarray(np.resize(first, (each * elites, first.shape[1])))
-    horizon = math.ceil(math.log(REST) / math.log(discount)) if discount else 1
-    horizon = min(horizon, world.env.max_episode_steps)
+    horizon = steps_of(discount, world.env.max_episode_steps)
+    shows = result.saved().remembers * world.dataset.transitions.actions.shape[1]
     count = jax.tree.leaves(world.fitted.worlds)[0].shape[0]
     found = []
     for number in range(jax.tree.leaves(result.actors)[0].shape[0]):
         key = jax.random.fold_in(jax.random.key(seed), number)
-        act_key, play_key = jax.random.split(key)
-        actor = result.actor(number)
-        memory = result.agent.memory(len(starts))
-        values = values_from(
+        values, *_ = values_in(
             model,
             jax.tree.map(lambda x, k=number: x[k % count], world.fitted.worlds),
             result.agent.greedy,
-            actor,
+            result.actor(number),
+            result.agent.memory(len(starts)),
             starts,
-            result.agent.greedy(actor, act_key, starts, memory)[0],
-            play_key,
-            members=jnp.arange(elites),
+            key,
+            members=elites,
             discount=discount,
-            horizon=horizon - 1 or 1,
+            horizon=horizon,
+            shows=shows,
         )
         found.append(np.asarray(values).reshape(each, elites).mean(0))
     by_member = np.stack(found).astype(np.float64)  # bad models run away; their squares must not
     if world.reward != RAW:
         steps = discounted_steps(np.array([horizon]), np.array([True]), discount)
         by_member = world.reward.undo(by_member, steps).astype(np.float64)
-    return ImaginedValue(np.median(by_member, 1), by_member)
+    middle = [np.median(x[np.isfinite(x)]) if np.isfinite(x).any() else np.nan for x in by_member]
+    return ImaginedValue(np.asarray(middle), by_member)

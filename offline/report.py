@@ -18,6 +18,8 @@ from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.reports import pictures
 from jaxrl_rollouts.reports.report import Report
 
+from .choosing.choice import Choice, as_row, checked
+from .choosing.choice import draw as draw_choice
 from .conclusion import disagreeing
 from .matching import is_simulator, unlike
 from .result import TrainResult
@@ -167,6 +169,21 @@ def add_main_job(report: Report, setting: Source, cell: Cell) -> None:
     if reasons:
         report.note(f"Whether the policy is better than the data is undecided: {reasons}.")
     note_environments(report, [setting])
+
+
+def add_choice(report: Report, found: Choice) -> None:
+    """What `choose` found of the policies: a row for each seed, a picture, the check."""
+    columns = ("policy", "verdict", "value", "low", "high", "beyond", "fqe", "why")
+    rows = [{name: row[name] for name in columns} for row in map(as_row, found.table)]
+    low, value, high = found.behaviour
+    data = {"policy": "the data", "value": value, "low": low, "high": high}
+    report.table("choice", [*rows, data])
+    caption = (
+        "Left: discounted values in world models that no training used, grey the data's own. "
+        "Right: the share of steps on which these models agree as they do on the data."
+    )
+    report.picture("choice", draw_choice(found), caption)
+    report.conclusion = [f"Without a simulator: {found.verdict}.", checked(found)]
 
 
 def note_best(report: Report, best: Best | None) -> None:

@@ -29,11 +29,13 @@ from ..matching import matched
 from ..task import check_rewards, slug
 from ..worlds.fit import WorldModelConfig
 from . import estimates
+from .choice import Choice
 from .clones import clone
 from .estimates import Estimate
+from .importance import by_importance
 from .models import Models, fit_models
 from .policies import Choosable, Entry, entries_of
-from .verdict import Choice, choice_of
+from .verdict import headline, table_of
 
 Estimator = Literal["models", "fqe", "is", "dr"]
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
@@ -92,7 +94,7 @@ def choose(
     seed: int = 0,
     context: RunContext | None = None,
 ) -> Choice:
-    """Say which policies are better than the log, as far as the log can tell.
+    """Say which policies are better than the log, as far as the log shows it.
 
     Args:
         policies: results of `train` (all seeds), `load_policy` or `read_policy` of runs, or
@@ -146,12 +148,16 @@ def choose(
         critics = estimates.fit_critics(log, clones, entries, fqe, seed, context)
         found["fqe"] = estimates.by_critics(log, critics, entries, seed)
     weighed = {
-        name: estimates.by_importance(log, clones, entries, None if name == "is" else critics)
+        name: by_importance(log, clones, entries, None if name == "is" else critics)
         for name in ("is", "dr")
         if name in estimators
     }
     kept = models if isinstance(models, Models) else None
-    return choice_of(log, entries, found, weighed, kept, level)
+    table, checked, behaviour = table_of(log, entries, found, weighed, kept, level)
+    name, first = next(iter(found.items()))
+    more: Any = {"discount": gamma, "level": level, "data": data.name, "estimator": name}
+    more |= {"draws": first.draws, "models": kept, "over_time": first.over_time}
+    return Choice(table, headline(table), behaviour, checked, **more)
 
 
 def _check_estimators(

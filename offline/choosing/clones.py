@@ -73,8 +73,10 @@ def clone(
         `G` policies, whose `policy` draws actions and whose `density` is theirs.
     """
     total = int(part.max()) + 1
-    held = np.random.default_rng(0).random(len(part)) < HELD_OUT
-    own = [jnp.asarray(_rows_of(part, np.flatnonzero(x), total)) for x in (~held, held)]
+    chosen = np.random.default_rng(0).random(len(part)) < HELD_OUT
+    learned, held = (
+        jnp.asarray(_rows_of(part, np.flatnonzero(x), total)) for x in (~chosen, chosen)
+    )
     observations, actions = (jnp.asarray(x) for x in (rows.observations, rows.actions))
     scaler = fit_scaler(observations)
     inside = jnp.clip(actions, -INSIDE, INSIDE)
@@ -83,7 +85,7 @@ def clone(
         update,
         init,
         jax.random.split(key, total),
-        CloneData(observations, inside, *own, scaler),
+        CloneData(observations, inside, learned, held, scaler),
         per_seed=CloneData(False, False, True, True, False),  # type: ignore[arg-type]
         iterations=max(round(steps / PER_ITERATION), 1),
         units_per_iteration=PER_ITERATION,

@@ -10,7 +10,6 @@ import warnings
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.errors import DataError, DivergenceError
@@ -18,8 +17,8 @@ from jaxrl_rollouts.record.context import RunContext
 
 from ..data import Dataset, episode_returns, episodes
 from ..fitted_q import Evaluated, FqeConfig, evaluated
-from . import importance
-from .models import Models, Played, halves, play_all, rows_of, steps_of
+from .models import Models, halves, rows_of
+from .played import Played, play_all, steps_of
 from .policies import Entry
 
 FEWEST = 8  # episodes
@@ -70,10 +69,10 @@ class Estimate(NamedTuple):
         own: that value.
         off: `[G]`, its estimates of the log's parts, less what they earned; empty where none.
         why: `[P]`, why there is no value; "" where there is.
-        lost: `[P]` share of the steps beyond the models' limit; NaN of others.
-        lost_data: the same of the clones.
+        beyond: `[P]` share of the steps beyond the models' limit; NaN of others.
+        beyond_data: the same of the clones.
         members: `[P]`, how many agreed to a finite value, and of how many.
-        over_time: `[P][T]`, `lost` over time.
+        over_time: `[P][T]`, `beyond` over time.
     """
 
     draws: np.ndarray
@@ -82,8 +81,8 @@ class Estimate(NamedTuple):
     own: float
     off: np.ndarray
     why: list[str]
-    lost: np.ndarray
-    lost_data: float = 0.0
+    beyond: np.ndarray
+    beyond_data: float = 0.0
     members: tuple[str, ...] = ()
     over_time: tuple[np.ndarray, ...] = ()
 
@@ -147,23 +146,23 @@ def by_models(log: Log, models: Models, clones: Entry, entries: list[Entry], see
     played = play_all(models, clones, own, clone_key, log.discount, half=unseen)
     off = np.array([_middle(one, bounds) for one in played])
     off -= np.array([log.returns[rows].mean() for rows in inside])
-    draws, why, members, lost, over_time = [], [], [], [], []
+    draws, why, members, beyond, over_time = [], [], [], [], []
     for number, entry in enumerate(entries):
         starts = [log.starts] * len(entry.names)
         entry_key = jax.random.fold_in(key, number)
         for one in play_all(models, entry, starts, entry_key, log.discount):
             good = settled(one.values, bounds)
             members.append(f"{good.sum()}/{len(good)}")
-            lost.append(np.nanmean(one.lost) if np.isfinite(one.lost).any() else np.nan)
-            over_time.append(one.lost)
+            beyond.append(np.nanmean(one.beyond) if np.isfinite(one.beyond).any() else np.nan)
+            over_time.append(one.beyond)
             enough = good.sum() * 2 > len(good)
             away = f"{(~good).sum()} of {len(good)} members ran away or gave no number"
             why.append("" if enough else away)
             nothing = np.full(len(log.counts), np.nan)
             draws.append(draws_of(log, one.values[good], rng) if enough else nothing)
     found, data = np.stack(draws), mean_draws(log, log.returns)
-    typical = float(np.nanmean([np.nanmean(one.lost) for one in played]))
-    value, shares = np.median(found, 1), np.asarray(lost)
+    typical = float(np.nanmean([np.nanmean(one.beyond) for one in played]))
+    value, shares = np.median(found, 1), np.asarray(beyond)
     counted: Any = (tuple(members), tuple(over_time))
     return Estimate(
         found, value, data, float(log.returns.mean()), off, why, shares, typical, *counted
@@ -190,12 +189,14 @@ def fit_critics(
     seed: int,
     context: RunContext | None,
 ) -> Critics:
-    """Evaluate all policies, those of one training side by side."""
-    more: Any = {"seed": seed, "context": context}
+    """Evaluate all policies, those of one training side by side.
+
+    Checkpoints are those of the clones alone: a policy may be another when a run goes on.
+    """
 
     def fit(entry: Entry, **how: Any) -> Evaluated:
         given = entry.agent, entry.actors, log.dataset, config
-        return evaluated(*given, name=entry.name, **more, **how)
+        return evaluated(*given, name=entry.name, seed=seed, **how)
 
     def tried(entry: Entry) -> Evaluated | str:
         if entry.has_memory:
@@ -207,7 +208,7 @@ def fit_critics(
             except DivergenceError:
                 return NOT_FINITE
 
-    return Critics(fit(clones), [tried(entry) for entry in entries])
+    return Critics(fit(clones, context=context), [tried(entry) for entry in entries])
 
 
 def by_critics(log: Log, critics: Critics, entries: list[Entry], seed: int) -> Estimate:
@@ -237,63 +238,6 @@ def by_critics(log: Log, critics: Critics, entries: list[Entry], seed: int) -> E
             unknown = np.full(len(log.counts), np.nan)
             draws.append(unknown if reason else draws_of(log, own, rng))
     found, data = np.stack(draws), mean_draws(log, earned)
-    lost, middle = np.full(len(found), np.nan), np.median(found, 1)
+    beyond, middle = np.full(len(found), np.nan), np.median(found, 1)
     mean = float(earned.mean())
-    return Estimate(found, middle, data, mean, off, why, lost, members=tuple(members))
-
-
-def by_importance(
-    log: Log, clones: Entry, entries: list[Entry], critics: Critics | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Importance sampling, or doubly robust with `critics`: values `[P]`, NaN where there is none,
-    and effective episodes at the effective horizon, `[P]`; 0 of a policy without a density."""
-    rows, spans = log.dataset.transitions, episodes(log.dataset.transitions)
-    steps = np.arange(int(spans.lengths[log.kept].max()))
-    played = steps < spans.lengths[log.kept, None]
-    index = np.minimum(spans.starts[log.kept, None] + steps, len(rows.rewards) - 1)
-    seen, acted = jnp.asarray(rows.observations[index]), jnp.asarray(rows.actions[index])
-    rewards = np.where(played, rows.rewards[index], 0.0)
-    of = jax.tree.map(lambda x: x[log.part[log.kept]], clones.actors)
-    assert clones.agent.density is not None
-    logged = np.asarray(jax.jit(jax.vmap(clones.agent.density))(of, seen, acted), np.float64)
-    once, values, sizes = np.ones((1, len(log.kept))), [], []
-    for number, entry in enumerate(entries):
-        fitted = None if critics is None else critics.of[number]
-        for seed in range(len(entry.names)):
-            if entry.agent.density is None or entry.has_memory or isinstance(fitted, str):
-                values.append(np.nan)
-                sizes.append(0.0)
-                continue
-            actor = jax.tree.map(lambda x, k=seed: x[k], entry.actors)
-            density = jax.jit(jax.vmap(entry.agent.density, in_axes=(None, 0, 0)))
-            ratios = np.asarray(density(actor, seen, acted), np.float64) - logged
-            rho = importance.products(ratios, played)
-            sizes.append(importance.effective_at_horizon(rho, log.discount))
-            if sizes[-1] < importance.LEAST:
-                values.append(np.nan)
-            elif fitted is None:
-                found = importance.per_decision(rho, rewards, once, log.discount)
-                values.append(found[0])
-            else:
-                q, v = _of_log(log, fitted, seed, index, played)
-                values.append(importance.doubly_robust(rho, rewards, q, v, once, log.discount)[0])
-    return np.asarray(values), np.asarray(sizes)
-
-
-def _of_log(
-    log: Log, fitted: Evaluated, seed: int, index: np.ndarray, played: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """`Q(s_t, a_t)` `[E, T]` and `V(s_t)` `[E, T + 1]` of a policy along the first logged steps."""
-    steps = min(importance.CORRECTED, index.shape[1])
-    rows, first = log.dataset.transitions, index[:, :steps]
-    flat = first.reshape(-1)
-    following = np.asarray(rows.next_observations)[flat]
-    shape = first.shape
-    q = fitted.of(rows.observations[flat], rows.actions[flat])[seed].mean(0).reshape(shape)
-    after = fitted.at(following)[seed].mean(0).reshape(shape)
-    alive = played[:, :steps]
-    follows = alive & ~np.asarray(rows.terminations, bool)[first]
-    v = np.concatenate([fitted.at(log.starts)[seed].mean(0)[:, None], after * follows], 1)
-    full = np.zeros((len(first), index.shape[1])), np.zeros((len(first), index.shape[1] + 1))
-    full[0][:, :steps], full[1][:, : steps + 1] = q * alive, v
-    return full
+    return Estimate(found, middle, data, mean, off, why, beyond, members=tuple(members))

@@ -1,4 +1,4 @@
-"""Importance sampling and doubly robust estimates, of logged episodes; numpy.
+"""Importance sampling and doubly robust estimates, of logged episodes.
 
 Precup et al. 2000 (per-decision, self-normalised), Jiang & Li 2016 and Thomas & Brunskill 2016
 (doubly robust), with the clipped ratios of Fu et al. 2021. Shapes: `E` episodes padded to `T`
@@ -7,7 +7,14 @@ steps; draws are counts `[D, E]` of how often each episode was drawn.
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+
+from ..data import episodes
+from ..fitted_q import Evaluated
+from .estimates import Critics, Log
+from .policies import Entry
 
 CLIP = (-6.0, 2.0)  # of the logarithm of a product of ratios
 LEAST = 10.0  # effective episodes at the effective horizon below which an estimate says nothing
@@ -78,3 +85,60 @@ def doubly_robust(
     total = counts.sum(1)
     scale = counts @ rho[:, :last] if normalised else total[:, None]
     return (counts @ v[:, 0]) / total + (counts @ (rho[:, :last] * error) / scale) @ weights
+
+
+def by_importance(
+    log: Log, clones: Entry, entries: list[Entry], critics: Critics | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Importance sampling, or doubly robust with `critics`: values `[P]`, NaN where there is none,
+    and effective episodes at the effective horizon, `[P]`; 0 of a policy without a density."""
+    rows, spans = log.dataset.transitions, episodes(log.dataset.transitions)
+    steps = np.arange(int(spans.lengths[log.kept].max()))
+    played = steps < spans.lengths[log.kept, None]
+    index = np.minimum(spans.starts[log.kept, None] + steps, len(rows.rewards) - 1)
+    seen, acted = jnp.asarray(rows.observations[index]), jnp.asarray(rows.actions[index])
+    rewards = np.where(played, rows.rewards[index], 0.0)
+    of = jax.tree.map(lambda x: x[log.part[log.kept]], clones.actors)
+    assert clones.agent.density is not None
+    logged = np.asarray(jax.jit(jax.vmap(clones.agent.density))(of, seen, acted), np.float64)
+    once, values, sizes = np.ones((1, len(log.kept))), [], []
+    for number, entry in enumerate(entries):
+        fitted = None if critics is None else critics.of[number]
+        for seed in range(len(entry.names)):
+            if entry.agent.density is None or entry.has_memory or isinstance(fitted, str):
+                values.append(np.nan)
+                sizes.append(0.0)
+                continue
+            actor = jax.tree.map(lambda x, k=seed: x[k], entry.actors)
+            density = jax.jit(jax.vmap(entry.agent.density, in_axes=(None, 0, 0)))
+            ratios = np.asarray(density(actor, seen, acted), np.float64) - logged
+            rho = products(ratios, played)
+            sizes.append(effective_at_horizon(rho, log.discount))
+            if sizes[-1] < LEAST:
+                values.append(np.nan)
+            elif fitted is None:
+                found = per_decision(rho, rewards, once, log.discount)
+                values.append(found[0])
+            else:
+                q, v = _of_log(log, fitted, seed, index, played)
+                values.append(doubly_robust(rho, rewards, q, v, once, log.discount)[0])
+    return np.asarray(values), np.asarray(sizes)
+
+
+def _of_log(
+    log: Log, fitted: Evaluated, seed: int, index: np.ndarray, played: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """`Q(s_t, a_t)` `[E, T]` and `V(s_t)` `[E, T + 1]` of a policy along the first logged steps."""
+    steps = min(CORRECTED, index.shape[1])
+    rows, first = log.dataset.transitions, index[:, :steps]
+    flat = first.reshape(-1)
+    following = np.asarray(rows.next_observations)[flat]
+    shape = first.shape
+    q = fitted.of(rows.observations[flat], rows.actions[flat])[seed].mean(0).reshape(shape)
+    after = fitted.at(following)[seed].mean(0).reshape(shape)
+    alive = played[:, :steps]
+    follows = alive & ~np.asarray(rows.terminations, bool)[first]
+    v = np.concatenate([fitted.at(log.starts)[seed].mean(0)[:, None], after * follows], 1)
+    full = np.zeros((len(first), index.shape[1])), np.zeros((len(first), index.shape[1] + 1))
+    full[0][:, :steps], full[1][:, : steps + 1] = q * alive, v
+    return full

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -75,7 +75,7 @@ def entries_of(
         elif isinstance(policy, Policy):
             entry = _saved(name, policy.saved, [policy.seed], data, sampled)
         elif callable(policy) and name:
-            entry = _function(name, policy, data)
+            entry = _function(name, cast(Act, policy), data)
         else:
             expected = "a TrainResult, a policy of a run, or (name, function)"
             raise ConfigError("policies", type(policy).__name__, expected)
@@ -105,7 +105,9 @@ def _saved(
         if theirs is not None and ours is not None and not np.allclose(theirs, ours, rtol=1e-4):
             expected = f"{np.asarray(ours).tolist()}, the bounds of {data.name}"
             raise ConfigError(f"policy {name}: {key}", theirs, expected)
-    agent = _acting(saved.agent, sampled)
+    gap = np.zeros(width) if data.offset is None else np.array(data.offset, np.float64)
+    gap -= 0.0 if saved.facts.get("offset") is None else np.asarray(saved.facts["offset"])
+    agent = _acting(saved.agent, sampled, tuple(gap.tolist()) if gap.any() else ())
     actors = jax.tree.map(lambda x: x[np.asarray(seeds)], saved.actors)
     names = tuple(f"{name}/{seed}" for seed in seeds)
     discount = saved.facts["agent"].get("discount")
@@ -113,22 +115,33 @@ def _saved(
 
 
 @functools.lru_cache(maxsize=64)
-def _acting(agent: Agent, sampled: bool) -> Agent:
-    """The agent with the policy that is evaluated as `policy`, clipped as a simulator clips it."""
-    choose = agent.policy if sampled else agent.greedy
+def _acting(agent: Agent, sampled: bool, gap: tuple[float, ...]) -> Agent:
+    """The agent with the policy that is evaluated as `policy`, clipped as a simulator clips it.
+
+    It observes the data's rows plus a gap, where they are less another offset than its own.
+    """
+    choose, density = agent.policy if sampled else agent.greedy, agent.density
+
+    def shown(observation: jax.Array) -> jax.Array:
+        return observation.at[..., : len(gap)].add(jnp.asarray(gap)) if gap else observation
 
     def policy(actor: Any, key: jax.Array, observation: jax.Array, memory: PyTree) -> tuple:
-        action, memory = choose(actor, key, observation, memory)
+        action, memory = choose(actor, key, shown(observation), memory)
         return jnp.clip(action, -1.0, 1.0), memory
 
-    return agent._replace(policy=policy, density=agent.density if sampled else None)
+    def given(actor: Any, observation: jax.Array, action: jax.Array) -> jax.Array:
+        assert density is not None
+        return density(actor, shown(observation), action)
+
+    return agent._replace(policy=policy, density=given if sampled and density else None)
 
 
 def _function(name: str, act: Act, data: Dataset) -> Entry:
     size, bounds = data.transitions.actions.shape[1], (data.action_low, data.action_high)
 
     def called(observation: Any) -> np.ndarray:
-        found = np.asarray(act(np.asarray(observation)), np.float32)
+        own = np.asarray(observation) if data.offset is None else observation + data.offset
+        found = np.asarray(act(own), np.float32)
         if found.shape != (len(observation), size):
             raise DataError(name, "actions", found.shape, f"{(len(observation), size)}")
         low, high = bounds

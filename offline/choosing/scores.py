@@ -2,7 +2,8 @@
 
 DOPE's metrics (Fu et al. 2021, arXiv:2103.16596), SharpeRatio@k (Kiyohara et al. 2024,
 arXiv:2311.18207), the interval score (Winkler 1972), and the evaluation curve of Unifloral (Jackson
-et al. 2025, arXiv:2504.11453). `J` are true values and `estimates` what is said of them, `[P]`.
+et al. 2025, arXiv:2504.11453). Values are true ones, `[P]` as
+their estimates.
 """
 
 from __future__ import annotations

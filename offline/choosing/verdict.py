@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from jaxrl_rollouts.errors import ConfigError
 
 from .estimates import Estimate, Log
 from .importance import LEAST
 from .models import Models
 from .policies import Entry
 
-DEPLOY, TRY, UNKNOWN, REJECT = "deploy", "try first", "cannot tell", "do not deploy"
+DEPLOY, TRY, UNKNOWN, REJECT = "deploy", "try first", "undecided", "do not deploy"
 OFF = 0.15  # of the range of the data's returns, that its own parts may be misjudged by
-LOST, TOO_LOST = 0.2, 0.5  # shares of steps beyond the models' limit
+BEYOND, TOO_FAR = 0.2, 0.5  # shares of steps beyond the models' limit
 
 # Width factor of the intervals. It is to come from benchmarks with known true values; until then 1.
 WIDTH = 1.0
@@ -33,7 +29,7 @@ class Row(NamedTuple):
         verdict, why: one of four, and the reason.
         value, low, high: of the first estimator, with an interval.
         gain, gain_low, gain_high: the same of the difference to the data, on the same episodes.
-        lost: share of its steps where the models disagree more than anywhere on the data.
+        beyond: share of its steps where the models disagree more than anywhere on the data.
         members: with a finite value, of how many.
         fqe, is_, dr: values by the others.
         effective: episodes that importance sampling rests on; 0 of a policy without a density.
@@ -48,7 +44,7 @@ class Row(NamedTuple):
     gain: float
     gain_low: float
     gain_high: float
-    lost: float
+    beyond: float
     members: str
     fqe: float = float("nan")
     is_: float = float("nan")
@@ -76,72 +72,6 @@ class Check(NamedTuple):
         return bool(abs(self.off) <= self.allowed)
 
 
-@dataclass(frozen=True, repr=False)
-class Choice:
-    """What `choose` found.
-
-    Attributes:
-        table: a row for each policy, in the order given.
-        verdict: of all: `deploy NAME`, `try first: A, B`, `cannot tell` or `do not deploy`.
-        behaviour: the data's own value with its interval: low, value, high.
-        check: the estimator on the data itself.
-        discount, level: of the values, of the intervals.
-        data: name of the log.
-        estimator: that which gives the intervals.
-        draws: `[P, D]` joint bootstrap draws of the values.
-        models: fitted world models, for the next call; None without that estimator.
-        over_time: of each policy, `lost` over time; empty without models.
-    """
-
-    table: list[Row]
-    verdict: str
-    behaviour: tuple[float, float, float]
-    check: Check
-    discount: float
-    level: float
-    data: str
-    estimator: str
-    draws: np.ndarray = field(compare=False)
-    models: Models | None = field(compare=False, default=None)
-    over_time: tuple[np.ndarray, ...] = field(compare=False, default=())
-
-    def __repr__(self) -> str:
-        from .shown import text
-
-        return text(self)
-
-    def save(self, file: str | Path) -> Path:
-        """Write `choose.json`, with a table `.csv` and a picture `.png` beside it."""
-        from .shown import save
-
-        return save(self, Path(file))
-
-    def trials(self, k: int) -> tuple[tuple[str, ...], float]:
-        """Which `k` policies to try in the true environment, and the expected value of their best.
-
-        Greedy on `E max_{i in S} J_i` over the joint draws: policies whose errors are shared are
-        not tried beside each other.
-
-        Raises:
-            ConfigError: `k` below 1.
-        """
-        if k < 1:
-            raise ConfigError("trials", k, "at least 1")
-        left = [
-            i
-            for i, row in enumerate(self.table)
-            if row.verdict != REJECT and row.value == row.value
-        ]
-        chosen: list[int] = []
-        best = np.full(self.draws.shape[1], -np.inf)
-        while left and len(chosen) < k:
-            means = [np.maximum(best, self.draws[i]).mean() for i in left]
-            chosen.append(left.pop(int(np.argmax(means))))
-            best = np.maximum(best, self.draws[chosen[-1]])
-        names = tuple(self.table[i].policy for i in chosen)
-        return names, float(best.mean()) if chosen else float("nan")
-
-
 def check_of(estimate: Estimate, log: Log) -> Check:
     """How far an estimator is off on the log's own parts, against the range of its returns.
 
@@ -156,7 +86,7 @@ def check_of(estimate: Estimate, log: Log) -> Check:
 
 
 def verdict_of(
-    row: Row, check: Check, above: float, *, wrong: str, lost_reason: str, fqe_low: str
+    row: Row, check: Check, above: float, *, wrong: str, no_value: str, fqe_low: str
 ) -> tuple[str, str]:
     """A row's verdict and why.
 
@@ -165,49 +95,54 @@ def verdict_of(
         check: of the estimator.
         above: upper end of the interval of the data's own value.
         wrong: why the estimator cannot be trusted at all; "" where it can.
-        lost_reason: why this policy has no value; likewise.
+        no_value: why this policy has no value; likewise.
         fqe_low: why fitted Q evaluation speaks against it; likewise.
     """
-    if wrong or lost_reason:
-        return UNKNOWN, wrong or lost_reason
+    if wrong or no_value:
+        return UNKNOWN, wrong or no_value
     if not check.passed:
         said = (
             f"the data's own parts are misjudged by {check.off:+.3g}, allowed {check.allowed:.3g}"
         )
         return UNKNOWN, said
-    if row.lost > TOO_LOST:
-        return UNKNOWN, f"{row.lost:.0%} of its steps are where the models do not know"
+    if row.beyond > TOO_FAR:
+        return UNKNOWN, f"{row.beyond:.0%} of its steps are beyond the trust limit"
     between = f"{row.gain:+.3g} [{row.gain_low:+.3g}, {row.gain_high:+.3g}] against the data"
     if row.gain_high < 0:
         return REJECT, f"worse than the data: {between}"
     if fqe_low and row.gain < 0:
         return REJECT, f"{fqe_low}, and worse than the data: {between}"
-    if row.gain_low > 0 and not row.lost > LOST and not fqe_low:
+    if row.gain_low > 0 and not row.beyond > BEYOND and not fqe_low:
         return DEPLOY, f"better than the data: {between}"
     if row.value > above:
-        doubts = [f"{row.lost:.0%} of its steps lost"] if row.lost > LOST else []
+        doubts = (
+            [f"{row.beyond:.0%} of its steps beyond the trust limit"] if row.beyond > BEYOND else []
+        )
         doubts += [fqe_low] if fqe_low else []
         doubts += ["its interval holds 0"] if row.gain_low <= 0 else []
         return TRY, f"{between}: {', '.join(doubts)}"
     return UNKNOWN, f"not clearly better than the data: {between}"
 
 
-def choice_of(
+def table_of(
     log: Log,
     entries: Sequence[Entry],
     found: Mapping[str, Estimate],
     weighed: Mapping[str, tuple[np.ndarray, np.ndarray]],
     models: Models | None,
     level: float,
-) -> Choice:
-    """Intervals, rows and verdicts of what the estimators gave; the first of `found` decides."""
+) -> tuple[list[Row], Check, tuple[float, float, float]]:
+    """Rows with intervals and verdicts; the check; the data's own value, low, middle, high.
+
+    The first of `found` decides.
+    """
     name = next(iter(found))
     first, other = found[name], found.get("fqe") if name != "fqe" else None
     check = check_of(first, log)
     names = [policy for entry in entries for policy in entry.names]
     wrong = models.wrong if models is not None and name == "models" else ""
     ends = (1 - level) / 2, (1 + level) / 2
-    below, above = np.quantile(first.data, ends)
+    below, above = (float(x) for x in np.quantile(first.data, ends))
     table = []
     for number, policy in enumerate(names):
         row = _row(policy, number, first, check, level)
@@ -217,33 +152,21 @@ def choice_of(
             row = row._replace(**{"is_" if kind == "is" else kind: float(values[number])})
             row = row._replace(effective=float(sizes[number]))
         against = "" if other is None else _against(other, number, ends[0])
-        more: Any = {"wrong": wrong, "lost_reason": first.why[number], "fqe_low": against}
-        verdict, why = verdict_of(row, check, float(above), **more)
+        more: Any = {"wrong": wrong, "no_value": first.why[number], "fqe_low": against}
+        verdict, why = verdict_of(row, check, above, **more)
         table.append(row._replace(verdict=verdict, why=why + _silent(row, weighed)))
-    return Choice(
-        table,
-        _headline(table),
-        (float(below), first.own, float(above)),
-        check,
-        log.discount,
-        level,
-        log.dataset.name,
-        name,
-        first.draws,
-        models,
-        first.over_time,
-    )
+    return table, check, (below, first.own, above)
 
 
 def _row(policy: str, number: int, first: Estimate, check: Check, level: float) -> Row:
     """Value and gain with their intervals, `centre +- WIDTH z sd`."""
-    draws, value, lost = first.draws[number], float(first.value[number]), first.lost[number]
-    further = max(1.0, lost / max(first.lost_data, 0.01)) if np.isfinite(lost) else 1.0
+    draws, value, beyond = first.draws[number], float(first.value[number]), first.beyond[number]
+    further = max(1.0, beyond / max(first.beyond_data, 0.01)) if np.isfinite(beyond) else 1.0
     more, z = check.spread**2 * further, WIDTH * NormalDist().inv_cdf((1 + level) / 2)
     each = [z * float(np.sqrt(x.var() + more)) for x in (draws, draws - first.data)]
     gain = value - first.own
     ends = (value - each[0], value + each[0], gain, gain - each[1], gain + each[1])
-    return Row(policy, "", "", value, *ends, float(lost), first.members[number])
+    return Row(policy, "", "", value, *ends, float(beyond), first.members[number])
 
 
 def _against(critics: Estimate, number: int, level: float) -> str:
@@ -265,7 +188,7 @@ def _silent(row: Row, weighed: Mapping[str, Any]) -> str:
     return few if row.effective < LEAST else ""
 
 
-def _headline(table: Sequence[Row]) -> str:
+def headline(table: Sequence[Row]) -> str:
     """Of all policies: the best `low` of the best verdict."""
     by = {name: [row for row in table if row.verdict == name] for name in (DEPLOY, TRY, UNKNOWN)}
     order = {name: sorted(rows, key=lambda row: -row.low) for name, rows in by.items()}

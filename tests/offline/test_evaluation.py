@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,9 +10,8 @@ from jaxrl_rollouts.offline.collect import random_policy
 from jaxrl_rollouts.offline.environments import as_model, make
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM, SwingUp, swing_up_policy
 from jaxrl_rollouts.offline.environments.plane import PLANE
-from jaxrl_rollouts.offline.environments.runner import RUNNER, advance
-from jaxrl_rollouts.offline.evaluation import evaluate, evaluate_seeds, values_from
-from jaxrl_rollouts.rollouts import Model, outcome, rollout
+from jaxrl_rollouts.offline.evaluation import evaluate, evaluate_seeds
+from jaxrl_rollouts.rollouts import rollout
 
 
 def linear(params: jax.Array, key: jax.Array, observation: jax.Array, memory: tuple) -> tuple:
@@ -33,51 +29,6 @@ def test_returns_are_the_sums_of_a_rollouts_rewards() -> None:
     expected = (rewards * 0.9 ** np.arange(30)[:, None]).sum(0)
     np.testing.assert_allclose(result.discounted, expected, rtol=1e-5)
     assert result.lengths.tolist() == [30] * 16 and not result.terminated.any()
-
-
-def test_values_of_states_and_actions_are_played_from_there() -> None:
-    """Against a plain loop; the first row falls at once, the second on the way."""
-    assert RUNNER.set_observation is not None
-    begin = np.array([[0.0, 0.24, 3.0], [0.0, 0.05, 0.0], [1.0, 0.0, 0.0]], np.float32)
-    actions, gain = np.array([[0.3], [-0.5], [1.0]], np.float32), np.array([3.0, 1.0, 0.0])
-
-    def one(row: int) -> float:
-        state, action, total = begin[row], actions[row, 0], 0.0
-        for t in range(31):
-            state = np.asarray(advance(jnp.asarray(state), jnp.float32(action)))
-            total += 0.9**t * (0.5 + 0.5 * np.clip(state[0], -2, 2))
-            if abs(state[1]) > 0.25 or abs(state[0]) > 4:
-                break
-            action = np.tanh(state @ gain)
-        return total
-
-    found = values_from(
-        as_model(RUNNER),
-        None,
-        linear,
-        jnp.asarray(gain, jnp.float32)[:, None],
-        RUNNER.set_observation(jnp.asarray(begin)),
-        jnp.asarray(actions),
-        jax.random.key(0),
-        discount=0.9,
-        horizon=30,
-    )
-    np.testing.assert_allclose(found, [one(row) for row in range(3)], rtol=1e-4)
-
-
-def test_values_in_an_ensemble_are_each_rows_own_members() -> None:
-    """Member `m` pays `m + 1` for every step, the first too, and ends after three in all."""
-
-    def step(pay: jax.Array, key: jax.Array, state: jax.Array, action: jax.Array, member: Any):
-        del key, action
-        return state + 1, outcome(len(state), reward=pay[member], terminated=state[:, 0] >= 2)
-
-    members = jnp.arange(3)
-    play = partial(values_from, Model(step), jnp.array([1.0, 2.0, 3.0]), linear, jnp.ones((1, 2)))
-    start, actions = jnp.zeros((5, 1)), jnp.zeros((5, 2))
-    found = play(start, actions, jax.random.key(0), members=members, discount=0.5, horizon=7)
-    np.testing.assert_allclose(found, 1.75 * np.array([1, 2, 3, 1, 2]))
-    assert as_model(RUNNER) is as_model(RUNNER), "a new function would be compiled anew"
 
 
 def test_same_key_same_result() -> None:

@@ -165,7 +165,7 @@ def test_a_report_names_preset_steps_and_what_differs_from_the_paper(finished: P
 
 
 @pytest.mark.slow
-def test_without_a_simulator_the_report_says_not_evaluated(
+def test_without_a_simulator_the_report_ends_with_a_verdict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "mine.hdf5"
@@ -175,7 +175,11 @@ def test_without_a_simulator_the_report_says_not_evaluated(
     (folder,) = (tmp_path / "runs").iterdir()
     report = load_report(folder)
     behaviour, base = report.tables["result"]
-    assert base["return"] == "not evaluated" and behaviour["return"] > behaviour["true value"] > 0
+    first, second, data = report.tables["choice"]
+    assert base["return"].partition(":")[0] in ("undecided", "do not deploy", "try first")
+    assert first["policy"] == "base/0" and second["why"] and data["low"] < data["value"]
+    assert report.conclusion[0] == f"Without a simulator: {base['return']}."
+    assert behaviour["return"] > behaviour["true value"] > 0
     assert set(report.numbers) == {"estimated value"} and not report.claims
     assert any("Not evaluated" in note for note in report.notes)
     # The file says that it is from the runner, whose rule is known without its simulator.

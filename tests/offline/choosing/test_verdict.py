@@ -5,16 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.offline.choosing.verdict import Check, Choice, Row, verdict_of
+from jaxrl_rollouts.offline.choosing.choice import Choice
+from jaxrl_rollouts.offline.choosing.verdict import Check, Row, verdict_of
 
 GOOD = Check(off=0.5, spread=1.0, allowed=2.0, parts=8)
-FINE = {"wrong": "", "lost_reason": "", "fqe_low": ""}
+FINE = {"wrong": "", "no_value": "", "fqe_low": ""}
 
 
-def row(low: float, high: float, lost: float = 0.0) -> Row:
+def row(low: float, high: float, beyond: float = 0.0) -> Row:
     middle = (low + high) / 2
     ends = middle + 50, low + 50, high + 50, middle, low, high
-    return Row("p/0", "", "", *ends, lost, "6/6")
+    return Row("p/0", "", "", *ends, beyond, "6/6")
 
 
 @pytest.mark.parametrize(
@@ -22,15 +23,15 @@ def row(low: float, high: float, lost: float = 0.0) -> Row:
     [
         (row(1, 3), {}, "deploy", r"\+2 \[\+1, \+3\]"),
         (row(-1, 3), {}, "try first", "holds 0"),
-        (row(-2, 2.8), {}, "cannot tell", "not clearly better"),
-        (row(1, 3, 0.3), {}, "try first", "30% of its steps lost"),
+        (row(-2, 2.8), {}, "undecided", "not clearly better"),
+        (row(1, 3, 0.3), {}, "try first", "30% of its steps beyond"),
         (row(1, 3), {"fqe_low": "fqe below the data"}, "try first", "fqe below"),
-        (row(-3, 1), {}, "cannot tell", "not clearly better"),
+        (row(-3, 1), {}, "undecided", "not clearly better"),
         (row(-3, -1), {}, "do not deploy", "worse"),
         (row(-3, 1), {"fqe_low": "critics diverged"}, "do not deploy", "diverged"),
-        (row(1, 3, 0.6), {}, "cannot tell", "60% of its steps"),
-        (row(1, 3), {"wrong": "models err"}, "cannot tell", "models err"),
-        (row(-3, -1), {"lost_reason": "4 of 6 members"}, "cannot tell", "4 of 6"),
+        (row(1, 3, 0.6), {}, "undecided", "60% of its steps"),
+        (row(1, 3), {"wrong": "models err"}, "undecided", "models err"),
+        (row(-3, -1), {"no_value": "4 of 6 members"}, "undecided", "4 of 6"),
     ],
 )
 def test_the_rules(given: Row, more: dict[str, str], verdict: str, why: str) -> None:
@@ -44,7 +45,7 @@ def test_a_failed_check_allows_no_verdict() -> None:
     bad = GOOD._replace(off=-2.5)
     assert not bad.passed and GOOD.passed and not GOOD._replace(off=np.nan).passed
     found, why = verdict_of(row(1, 3), bad, 50.5, **FINE)
-    assert found == "cannot tell" and "misjudged by -2.5, allowed 2" in why
+    assert found == "undecided" and "misjudged by -2.5, allowed 2" in why
 
 
 def choice(draws: np.ndarray, verdicts: list[str]) -> Choice:
@@ -69,5 +70,5 @@ def test_trials_prefer_policies_whose_errors_are_not_shared() -> None:
 
 
 def test_nothing_is_tried_of_which_nothing_is_known() -> None:
-    found = choice(np.full((1, 100), np.nan), ["cannot tell"])
+    found = choice(np.full((1, 100), np.nan), ["undecided"])
     assert found.trials(1)[0] == ()

@@ -1,10 +1,11 @@
-"""A choice for people: text, a picture, JSON and a table."""
+"""What `choose` found: a verdict, in text, a picture, JSON and a table."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,73 @@ from jaxrl_rollouts.record.files import write_atomically, write_json_atomically
 from jaxrl_rollouts.reports.pictures import PALETTE, figure, legend, save_png
 from jaxrl_rollouts.reports.text import format_number
 
-from .verdict import DEPLOY, REJECT, TRY, UNKNOWN, Choice, Row
+from .models import Models
+from .verdict import DEPLOY, REJECT, TRY, UNKNOWN, Check, Row
 
 SHADES = {DEPLOY: PALETTE[2], TRY: PALETTE[0], UNKNOWN: "#777777", REJECT: PALETTE[1]}
 MOST = 40  # policies in a picture
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Choice:
+    """What `choose` found.
+
+    Attributes:
+        table: a row for each policy, in the order given.
+        verdict: of all: `deploy NAME`, `try first: A, B`, `undecided` or `do not deploy`.
+        behaviour: the data's own value with its interval: low, value, high.
+        check: the estimator on the data itself.
+        discount, level: of the values, of the intervals.
+        data: name of the log.
+        estimator: that which gives the intervals.
+        draws: `[P, D]` joint bootstrap draws of the values.
+        models: fitted world models, for the next call; None without that estimator.
+        over_time: of each policy, `beyond` over time; empty without models.
+    """
+
+    table: list[Row]
+    verdict: str
+    behaviour: tuple[float, float, float]
+    check: Check
+    discount: float
+    level: float
+    data: str
+    estimator: str
+    draws: np.ndarray
+    models: Models | None = None
+    over_time: tuple[np.ndarray, ...] = ()
+
+    def __repr__(self) -> str:
+        return text(self)
+
+    def save(self, file: str | Path) -> Path:
+        """Write `choose.json`, with a table `.csv` and a picture `.png` beside it."""
+        return save(self, Path(file))
+
+    def trials(self, k: int) -> tuple[tuple[str, ...], float]:
+        """Which `k` policies to try in the true environment, and the expected value of their best.
+
+        Greedy on `E max_{i in S} J_i` over the joint draws: policies whose errors are shared are
+        not tried beside each other.
+
+        Raises:
+            ConfigError: `k` below 1.
+        """
+        if k < 1:
+            raise ConfigError("trials", k, "at least 1")
+        left = [
+            i
+            for i, row in enumerate(self.table)
+            if row.verdict != REJECT and row.value == row.value
+        ]
+        chosen: list[int] = []
+        best = np.full(self.draws.shape[1], -np.inf)
+        while left and len(chosen) < k:
+            means = [np.maximum(best, self.draws[i]).mean() for i in left]
+            chosen.append(left.pop(int(np.argmax(means))))
+            best = np.maximum(best, self.draws[chosen[-1]])
+        names = tuple(self.table[i].policy for i in chosen)
+        return names, float(best.mean()) if chosen else float("nan")
 
 
 def text(found: Choice) -> str:
@@ -41,7 +105,7 @@ def checked(found: Choice) -> str:
     word = "passed" if check.passed else "failed"
     return (
         f"Check {word}: estimates of {check.parts} parts of the data are off by {check.off:+.3g} "
-        f"in the middle, with a spread of {check.spread:.3g} (allowed {check.allowed:.3g})."
+        f"in the middle (allowed {check.allowed:.3g}), with a spread of {check.spread:.3g}."
     )
 
 
@@ -51,8 +115,8 @@ def _line(row: Row, width: int) -> str:
         parts.append(
             " [".join(map(format_number, (row.value, row.low))) + f", {format_number(row.high)}]"
         )
-    if math.isfinite(row.lost):
-        parts.append(f"lost {row.lost:.0%}")
+    if math.isfinite(row.beyond):
+        parts.append(f"beyond {row.beyond:.0%}")
     if row.members:
         parts.append(f"members {row.members}")
     for name, value in (("fqe", row.fqe), ("is", row.is_), ("dr", row.dr)):
@@ -79,8 +143,8 @@ def save(found: Choice, file: Path) -> Path:
     if file.suffix != ".json" or not file.parent.is_dir():
         raise ConfigError("out", str(file), "a name that ends in .json, in an existing folder")
     rows = [as_row(row) for row in found.table]
-    facts = {"verdict": found.verdict, "data": found.data, "estimator": found.estimator}
-    facts |= {"discount": found.discount, "level": found.level}
+    names = ("verdict", "data", "estimator", "discount", "level")
+    facts: dict[str, object] = {name: getattr(found, name) for name in names}
     facts["behaviour"] = dict(zip(("low", "value", "high"), found.behaviour, strict=True))
     facts["check"] = {**found.check._asdict(), "passed": found.check.passed}
     write_json_atomically(file, {**facts, "rows": rows})
@@ -119,12 +183,12 @@ def draw(found: Choice) -> Figure:
         axes[1].set(xlabel=f"by {found.estimator}", ylabel="by fqe")
     if found.over_time:
         for place, row in rows:
-            lost = found.over_time[place]
-            steps = np.flatnonzero(np.isfinite(lost))
+            beyond = found.over_time[place]
+            steps = np.flatnonzero(np.isfinite(beyond))
             # Few steps were looked at each time: a mean over twenty of them shows the course.
             groups = np.array_split(steps, min(20, len(steps)))
             at = [group.mean() for group in groups]
-            axes[-1].plot(at, [1 - lost[g].mean() for g in groups], color=SHADES[row.verdict])
+            axes[-1].plot(at, [1 - beyond[g].mean() for g in groups], color=SHADES[row.verdict])
         axes[-1].set(xlabel="step", ylabel="share of steps", ylim=(-0.02, 1.02))
     legend(made, axes)
     return made

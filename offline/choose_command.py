@@ -1,0 +1,120 @@
+"""`jaxrl-rollouts choose RUN...`: which of these policies to deploy, from the log alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from jaxrl_rollouts.cli.parsing import call
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.plugins import Command
+
+if TYPE_CHECKING:
+    from .data import Dataset
+
+# What of a run's configuration says which rows it learned from.
+ROWS = ("dataset", "seed", "action_low", "action_high", "max_episode_steps", "cut_mismatches")
+TRIALS = 3
+
+
+def choose(
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional],
+    data: str = "",
+    estimators: tuple[Literal["models", "fqe", "is", "dr"], ...] = ("models", "fqe"),
+    preset: Literal["smoke", "small", "long"] = "small",
+    level: float = 0.9,
+    trials: int = TRIALS,
+    discount: float | None = None,
+    undiscounted: bool = False,
+    best: bool = False,
+    seed: int = 0,
+    models: Path | None = None,
+    out: Path = Path("choose.json"),
+) -> None:
+    """Say which of several trained policies are better than the log they come from, without a
+    simulator: deploy, try first, undecided or do not deploy, with a reason for each.
+
+    A value is the discounted sum of rewards from where the log's episodes start. It is estimated
+    in world models that no training has used, each fitted to half of the episodes; fitted Q
+    evaluation stands beside it. Before a policy is compared with the log, clones of the log's own
+    parts are valued the same way: the error there widens the intervals, and where it is too large
+    there is no verdict. Takes minutes: every estimator is fitted first.
+
+    Args:
+        runs: folders of runs, or of the policies they trained; all training seeds are compared.
+        data: the log: a file or a name, as for `run offline`. Left out: what the runs learned from.
+        estimators: models (any policy), fqe (policies without a memory), is (importance sampling)
+            and dr (doubly robust, with fqe). The last two take policies that draw their actions
+            (SAC, CQL and what is built on them), and all estimators value them so. The first of
+            models and fqe gives the interval and the verdict.
+        preset: of the estimators' networks: smoke (shows that it runs), small, long.
+        level: of the intervals.
+        trials: also print which so many policies to try in the true environment.
+        discount: left out, that of the trainings.
+        undiscounted: sum rewards as they are, to the end of the longest episode; models only.
+        best: the policies of the best evaluations, where a simulator chose such.
+        seed: of everything drawn.
+        models: a folder that keeps the fitted world models for the next call.
+        out: the JSON file to write, with a table .csv and a picture .png beside it.
+    """
+    if not runs:
+        raise ConfigError("RUN", "nothing", "folders of one run or several")
+    if out.suffix != ".json" or not out.parent.is_dir():
+        raise ConfigError("--out", str(out), "a name that ends in .json, in an existing folder")
+    if undiscounted and (discount is not None or set(estimators) != {"models"}):
+        raise ConfigError("--undiscounted", True, "neither --discount nor estimators but models")
+    # These load jax, which `--help` should not wait for.
+    from .choosing.choose import choose as of
+    from .choosing.verdict import REJECT, UNKNOWN
+    from .saved_policies import read_policy
+
+    saved = [read_policy(run, best=best) for run in runs]
+    log = _log(data, runs)
+    given: dict[str, Any] = {"config": preset, "models": models, "level": level, "seed": seed}
+    print(f"{log.name}: fitting {', '.join(estimators)} and clones of the data ...", flush=True)
+    found = of(saved, log, estimators, discount=1.0 if undiscounted else discount, **given)
+    print(found)
+    if trials and found.verdict not in (UNKNOWN, REJECT):
+        names, value = found.trials(trials)
+        print(f"With {len(names)} trials: {', '.join(names)}; expected best of them {value:.4g}.")
+    print(f"numbers: {found.save(out)}\npicture: {out.with_suffix('.png')}")
+
+
+def _log(data: str, runs: Sequence[Path]) -> Dataset:
+    """The log that was named, or the one that all runs learned from."""
+    from jaxrl_rollouts.record.folder import RunFolder
+
+    from .main_job import Config, opened
+
+    if data:
+        return opened(Config(dataset=data))
+    found: dict[str, Dataset] = {}
+    for run in runs:
+        if not (run / "run.json").is_file():
+            raise ConfigError("--data", data, f"the log, which {run} does not say: it is no run")
+        held = RunFolder.open(run).config
+        if "dataset" not in held:
+            raise ConfigError("--data", data, f"the log, which {run} does not say")
+        changes: dict[str, Any] = {key: held[key] for key in ROWS if key in held}
+        changes |= {key: tuple(changes[key]) for key in ("action_low", "action_high")}
+        key = repr(sorted(changes.items()))
+        found[key] = found.get(key) or opened(replace(Config(), **changes))
+    digests = {log.sha256 for log in found.values()}
+    if len(digests) > 1 or len(found) > 1 and digests == {""}:
+        names = ", ".join(log.name for log in found.values())
+        raise ConfigError("--data", names, "one log to value all of them on", "name it")
+    return next(iter(found.values()))
+
+
+def main(arguments: Sequence[str], prog: str) -> None:
+    """Run `choose ...`; raises `UserError` for bad input."""
+    call(choose, arguments or ["--help"], prog)
+
+
+COMMAND = Command(
+    "choose", "Which of several policies to deploy, from the log alone, without a simulator.", main
+)
