@@ -78,7 +78,7 @@ def colour(name: str) -> str:
 
 
 def measured(cell: Cell) -> Mapping[str, str]:
-    """`COLUMNS` without the promise of an agent that makes none (behaviour cloning)."""
+    """`COLUMNS` without the estimated value where an agent has no critics (behaviour cloning)."""
     return {column: metric for column, metric in COLUMNS.items() if metric in cell}
 
 
@@ -128,8 +128,8 @@ def result_rows(
     if not is_simulator(setting.env):
         for method, cell in cells.items():
             shown = {c: m for c, m in measured(cell).items() if m == "estimated_value"}
-            promised = {column: cell[metric] for column, metric in shown.items()}
-            rows.append({"dataset": name, "method": method, "return": NOT_EVALUATED, **promised})
+            estimated = {column: cell[metric] for column, metric in shown.items()}
+            rows.append({"dataset": name, "method": method, "return": NOT_EVALUATED, **estimated})
         if any("estimated value" in row for row in rows):
             rows[0]["true value"] = float(behaviour(setting, discount).mean())
         return rows
@@ -244,12 +244,12 @@ def draw_training(
     discount: float,
     colours: Mapping[str, str] = COLOURS,
 ) -> None:
-    """Return, and promised against true value, while training on one dataset; and what its
+    """Return, and estimated against true value, while training on one dataset; and what its
     behaviour earns. `colours` are those of the arms, by the beginnings of their names."""
     name = setting.dataset.name
     if not is_simulator(setting.env):
         caption = (
-            "What the critics promise from where the dataset's episodes start. Dashed: what was "
+            "The critics' value where the dataset's episodes start. Dashed: what was "
             "earned from there by the behaviour, discounted."
         )
         with picture(report, f"training-{slug(name)}", caption, title=name, width=4.6) as (ax,):
@@ -258,11 +258,11 @@ def draw_training(
             ax.set_ylabel("discounted value from the start")
         return
     caption = (
-        "Left: return of the mean action. Right: what the critics promise from the start states "
+        "Left: return of the mean action. Right: the critics' value of the start states "
         "(solid) and what the policy earns (dotted). Dashed: the behaviour, its discounted value "
         "on the right."
     )
-    titles = ("Return", "Promised and true value")
+    titles = ("Return", "Estimated and true value")
     with picture(report, f"training-{slug(name)}", caption, titles=titles, title=name) as (
         left,
         right,

@@ -1,7 +1,7 @@
 """A grid of arms: each trained with all seeds side by side, resumed, and read as numbers.
 
 grid = run_grid({"method": ("base", "ravl")}, train, context, seeds=5)
-report.table("after training", grid.rows({"return": "return", "promised": "estimated_value"}))
+report.table("after training", grid.rows({"return": "return", "estimated": "estimated_value"}))
 grid["ravl"]["return"] - grid["base"]["return"]  # [seeds]
 """
 

@@ -77,5 +77,5 @@ def bootstrap_rate(config: Any) -> float | None:
 
 @partial(jax.jit, static_argnames="agent")
 def start_values(agent: Agent, states: Any, observations: jax.Array) -> jax.Array:
-    """Value the critics promise from `[B, S]` states, per seed of `states`: `[seeds]`."""
+    """Value that the critics give to `[B, S]` states, per seed of `states`: `[seeds]`."""
     return jax.vmap(lambda s: critic_view(agent, s, observations).mean)(states)

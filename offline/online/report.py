@@ -12,23 +12,23 @@ from .train import Online
 def online_report(outcome: Online, context: RunContext) -> Report:
     """What was earned after how many steps, as table and picture."""
     steps, returns = outcome.curve()
-    promised = outcome.curve("estimated_value")[1]
+    estimated = outcome.curve("estimated_value")[1]
     earned = outcome.curve("discounted_return")[1]
     report = Report.of(context, returns.shape[1])
     report.wall_seconds = outcome.trained.wall_seconds
     report.compile_seconds = outcome.trained.compile_seconds
     report.number("return", returns[-1])
-    rows = zip(steps.tolist(), returns, promised, earned, strict=True)
+    rows = zip(steps.tolist(), returns, estimated, earned, strict=True)
     report.table(
         "learning curve",
         [
-            {"steps": step, "return": now, "promised value": value, "earned value": true}
+            {"steps": step, "return": now, "estimated value": value, "earned value": true}
             for step, now, value, true in rows
         ],
     )
     drawn, (left, right) = figure(1, 2, titles=("Return", "Discounted value"))
     curve_with_band(left, steps, returns.T, "return")
-    curve_with_band(right, steps, promised.T, "promised")
+    curve_with_band(right, steps, estimated.T, "estimated")
     curve_with_band(right, steps, earned.T, "earned")
     right.legend()
     for ax in (left, right):
