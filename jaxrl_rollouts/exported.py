@@ -183,7 +183,7 @@ def load_exported(file: str | Path) -> Player:
         raise
     except Exception as error:
         raise ValueError(f"{file}: {PROGRAM}: jax cannot read it ({_line(error)})") from None
-    if calls := _calls(text):
+    if calls := foreign_calls(text):
         raise ValueError(f"{file}: {PROGRAM}: found a call of {calls}, expected a program alone")
     if wrong := _wrong_facts(facts, exported):
         raise ValueError(f"{file}: {FACTS}: {wrong}")
@@ -199,7 +199,7 @@ def _member(archive: zipfile.ZipFile, name: str) -> bytes:
     return data
 
 
-def _calls(program: str) -> str:
+def foreign_calls(program: str) -> str:
     """What a program's text calls outside of itself and may not; empty where there is none."""
     names = _CALL.findall(program)
     foreign = [name for name in names if name not in CALLS]

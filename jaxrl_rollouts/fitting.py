@@ -93,7 +93,7 @@ def gaussian_network(config: EnsembleConfig, inputs: int, outputs: int) -> Netwo
     return from_linen(_GaussianMLP(config, outputs), example)
 
 
-def _optimiser(config: EnsembleConfig) -> optax.GradientTransformation:
+def make_optimiser(config: EnsembleConfig) -> optax.GradientTransformation:
     """Adam with decay of the kernels, one strength per layer, before it or after it.
 
     The learning rate is the last part of its state, where `update` can lower it.
@@ -146,7 +146,7 @@ def make_fitter(
     check(config)
     member = network or gaussian_network(config, inputs, outputs)
     members = ensemble(member, config.members)
-    parts = FitParts(config, members, _optimiser(config))
+    parts = FitParts(config, members, make_optimiser(config))
     bound: Any = (functools.partial(f, parts) for f in (init, update, finished))
     return Fitter(members, *bound)
 

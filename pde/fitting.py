@@ -193,7 +193,7 @@ def fit(
             data_set.path, "frames", u.shape[1], f"at least {needed}, a training window"
         )
     often = evaluations if validation is not None else 1
-    training = _training(training, steps, stride, data_set, often)
+    training = training_of(training, steps, stride, data_set, often)
     functions = make_training(own.emulator, training)
     data = _data(data_set, u, own, training)
     keys: Any = jax.random.split(jax.random.key(key) if isinstance(key, int) else key, seeds)
@@ -286,7 +286,7 @@ def objective_of(given: str | Objective) -> Objective:
     return given
 
 
-def _training(
+def training_of(
     training: Training | None,
     steps: int | None,
     stride: int,

@@ -123,18 +123,18 @@ def learned_from(own: TrainedEmulator, objective: Any, training: Training) -> di
     scale = about.pop("scale", own.scale)  # measured: what was chosen is compared first
     return {
         "boundaries": own.boundaries,
-        "conditions": {name: _rounded(scale) for name, scale in own.conditions.items()},
-        "constant": {number: _rounded(scale) for number, scale in own.constant.items()},
+        "conditions": {name: rounded(scale) for name, scale in own.conditions.items()},
+        "constant": {number: rounded(scale) for number, scale in own.constant.items()},
         **about,
         "objective": objective,
         "training": training,
         "history": own.history,
         "scale": scale,
-        "units": [_rounded(unit) for unit in own.units],
+        "units": [rounded(unit) for unit in own.units],
     }
 
 
-def _rounded(scaling: Scaling) -> list[float]:
+def rounded(scaling: Scaling) -> list[float]:
     """Shift and factor to a millionth of the spread: the last bits of what was measured are a
     machine's own, and a run may go on on another."""
     digits = 6 + math.floor(math.log10(scaling.factor))

@@ -91,7 +91,7 @@ def keep_compiled(environment: Mapping[str, str] = os.environ) -> Path | None:
     try:
         folder = Path(asked or f"{base}/jaxrl-rollouts/programs").expanduser() / kind
         folder.mkdir(parents=True, exist_ok=True)
-        _prune(folder)
+        prune(folder)
     except (OSError, RuntimeError):  # no home, or one that cannot be written to: compile anew
         return None
     _renew(folder)
@@ -117,7 +117,7 @@ def _renew(folder: Path) -> None:
     warnings.showwarning = show
 
 
-def _prune(folder: Path) -> None:
+def prune(folder: Path) -> None:
     """Drop the oldest programs once there are too many; half of the room is then free."""
     files = sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime)
     size = sum(file.stat().st_size for file in files)

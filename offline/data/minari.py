@@ -198,7 +198,7 @@ def _attributes(path: Path, names: Sequence[str], version: str, cut: int) -> dic
     return attributes | {k: facts[k] for k in OWN if isinstance(facts.get(k), int | float)}
 
 
-def _check_spaces(source: str, seen: Any, acts: Any) -> tuple[tuple[str, ...], tuple[Any, Any]]:
+def check_spaces(source: str, seen: Any, acts: Any) -> tuple[tuple[str, ...], tuple[Any, Any]]:
     """Names of the columns, () of a plain vector; and the bounds of the actions, None where they
     are unbounded, as some recordings are.
     """
@@ -276,7 +276,7 @@ def load_minari(
     origin: str = dataset.id if is_minari(source) else str(source)
     path, unmarked = Path(dataset.storage.data_path), []
     space = dataset.observation_space
-    names, bounds = _check_spaces(origin, space, dataset.action_space)
+    names, bounds = check_spaces(origin, space, dataset.action_space)
     if action_low is None and action_high is None:
         action_low, action_high = bounds
     sha256, rows_file, offset = file_sha256(path), None, None

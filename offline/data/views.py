@@ -38,7 +38,7 @@ def _endings(found: Inspection) -> str:
     return text + (f", {found.unfinished} unfinished" if found.unfinished else "")
 
 
-def _warnings(found: Inspection) -> list[str]:
+def warnings_of(found: Inspection) -> list[str]:
     texts = []
     for entry in found.suspicions:
         listed = ", ".join(map(str, entry.rows)) + (
@@ -109,7 +109,7 @@ def print_inspection(found: Inspection, console: Console | None = None) -> None:
         console.print(Text(printable(found.read_as)))
     for problem in found.problems:
         console.print(Text(f"problem: {problem}", style="bold red"))
-    for text in _warnings(found):
+    for text in warnings_of(found):
         console.print(Text(f"look at: {text}", style="yellow"))
     if not found.problems and not found.suspicions:
         console.print(Text("nothing suspicious", style="green"))
@@ -182,7 +182,7 @@ def draw_inspection(found: Inspection, path: str | Path) -> None:
     score = f", {found.score_label} {found.normalised_return:.1f}" if known else ""
     title = f"{_headline(found)}\n{found.rows:,} rows; episodes {_endings(found)}{score}"
     figure.suptitle(title, fontsize=11, color=_INK, ha="left", x=0.01)
-    notes = [*found.problems, *_warnings(found)]
+    notes = [*found.problems, *warnings_of(found)]
     if notes:
         text = "\n".join(f"look at: {note[:140]}" for note in notes[:3])
         figure.supxlabel(text, fontsize=8, color=_RED, ha="left", x=0.01)

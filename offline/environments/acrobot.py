@@ -24,7 +24,7 @@ MAX_EPISODE_STEPS = 200
 TOP = 4.0 * CENTRE * GRAVITY  # J, energy at rest on top; hanging at rest it is -TOP
 
 
-def _observation(inner: jax.Array) -> jax.Array:
+def observation_of(inner: jax.Array) -> jax.Array:
     angles, speeds = inner[..., :2], inner[..., 2:]
     cosine, sine = jnp.cos(angles), jnp.sin(angles)
     pairs = jnp.stack([cosine[..., 0], sine[..., 0], cosine[..., 1], sine[..., 1]], -1)
@@ -45,7 +45,7 @@ def _mass(second: jax.Array) -> tuple[jax.Array, jax.Array, float]:
     return full, CENTRE**2 + CENTRE * cosine + INERTIA, CENTRE**2 + INERTIA
 
 
-def _derivative(inner: jax.Array, torque: jax.Array) -> jax.Array:
+def derivative(inner: jax.Array, torque: jax.Array) -> jax.Array:
     """Time derivative `[B, 4]`; `torque` is `[B]`, in N m."""
     first, second, speed, relative = inner.T
     full, mixed, own = _mass(second)
@@ -80,15 +80,15 @@ def _torque(action: jax.Array) -> jax.Array:
 def reset(key: jax.Array, batch: int) -> EnvironmentState:
     """Hanging nearly at rest: angles (rad) and speeds (rad/s) uniform in [-0.1, 0.1]."""
     start = uniform_start(key, batch, jnp.full(4, START))
-    return begin(start, _observation(start))
+    return begin(start, observation_of(start))
 
 
 def advance(inner: jax.Array, torque: jax.Array) -> jax.Array:
     """One Runge-Kutta step of `DT` s: `[B, 4]` angles and speeds under `[B]` constant torques."""
-    k1 = _derivative(inner, torque)
-    k2 = _derivative(inner + 0.5 * DT * k1, torque)
-    k3 = _derivative(inner + 0.5 * DT * k2, torque)
-    k4 = _derivative(inner + DT * k3, torque)
+    k1 = derivative(inner, torque)
+    k2 = derivative(inner + 0.5 * DT * k1, torque)
+    k3 = derivative(inner + 0.5 * DT * k2, torque)
+    k4 = derivative(inner + DT * k3, torque)
     moved = inner + DT / 6.0 * (k1 + 2.0 * (k2 + k3) + k4)
     limit = jnp.asarray(MAX_SPEEDS)
     return moved.at[:, 2:].set(jnp.clip(moved[:, 2:], -limit, limit))
@@ -102,7 +102,7 @@ def step(
     reward = _height_reward(state.inner, torque)
     inner = advance(state.inner, torque)
     terminated = jnp.zeros(torque.shape, bool)
-    return proceed(state, inner, _observation(inner), reward, terminated, MAX_EPISODE_STEPS)
+    return proceed(state, inner, observation_of(inner), reward, terminated, MAX_EPISODE_STEPS)
 
 
 def reward(

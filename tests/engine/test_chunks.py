@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts import devices
-from jaxrl_rollouts.chunks import Axes, Chunk, compiled, in_turn, side_by_side
+from jaxrl_rollouts.chunks import Axes, Chunk, in_turn, side_by_side
 from jaxrl_rollouts.loop import train
 
 SEEDS, LENGTH = 4, 3
@@ -91,17 +91,18 @@ def test_a_simulator_is_asked_about_all_seeds_at_a_time(monkeypatch: Any) -> Non
 
 
 def test_a_training_of_more_seeds_holds_that_of_fewer_bitwise(monkeypatch: Any) -> None:
-    compiled.cache_clear()  # it may know the programs of before
     monkeypatch.setattr(devices, "cores_are_devices", lambda: True)
     keys = jax.random.split(jax.random.key(2), 5)
     data = {"own": jnp.tile(jnp.array([0.3, 2.0]), (5, 1)), "shared": jnp.eye(8)}
 
+    def anew(state: Any, data: Any) -> tuple[Any, dict[str, jax.Array]]:
+        """A function whose programs are not those of before."""
+        return update(state, data)
+
     def trained(count: int) -> np.ndarray:
         seen = data | {"own": data["own"][:count]}
         per_seed = {"own": True, "shared": False}
-        done = train(
-            update, init, keys[:count], seen, per_seed=per_seed, iterations=4, stage="seeds"
-        )
+        done = train(anew, init, keys[:count], seen, per_seed=per_seed, iterations=4, stage="seeds")
         return weights(done.state)
 
     np.testing.assert_array_equal(trained(5)[:3], trained(3))

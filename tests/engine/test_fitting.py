@@ -18,11 +18,11 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import (
     FitParts,
     FitState,
-    _optimiser,
     elite_members,
     gaussian_network,
     loss,
     make_fitter,
+    make_optimiser,
 )
 from jaxrl_rollouts.loop import train
 
@@ -153,7 +153,7 @@ def drawn(config: EnsembleConfig) -> tuple[Any, ...]:
     """A fitter, what its functions are bound to, fresh parameters, and rows of their own."""
     f, rng = make_fitter(config, 2, 2), np.random.default_rng(1)
     x, y = (rng.normal(size=(SMALL.members, 7, 2)).astype(np.float32) for _ in range(2))
-    parts = FitParts(config, f.ensemble, _optimiser(config))
+    parts = FitParts(config, f.ensemble, make_optimiser(config))
     return f, parts, f.init(jax.random.key(0)).params, x, y
 
 

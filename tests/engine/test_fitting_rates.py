@@ -17,7 +17,7 @@ from helpers_fitting import SMALL
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.fitting import _optimiser, annealed, gaussian_network, next_rate
+from jaxrl_rollouts.fitting import annealed, gaussian_network, make_optimiser, next_rate
 
 
 @pytest.mark.parametrize("decay", [(0.1, 0.2, 0.4), (0.3,)])
@@ -25,7 +25,7 @@ def test_weight_decay_is_per_layer_and_spares_all_but_kernels(decay: tuple) -> N
     config = EnsembleConfig(
         hidden=(5, 4), layer_norm=True, lr=2.0, weight_decay=decay, decay="decoupled"
     )
-    optimiser = _optimiser(config)
+    optimiser = make_optimiser(config)
     params = gaussian_network(config, 3, 2).init(jax.random.key(0))
     params = jax.tree.map(lambda p: p + 1.0, params)
     nothing = jax.tree.map(jnp.zeros_like, params)
@@ -46,7 +46,7 @@ def test_coupled_decay_is_part_of_the_gradient_that_adam_scales() -> None:
     config = EnsembleConfig(hidden=(5,), lr=0.5, weight_decay=(0.3,))
     params = gaussian_network(config, 3, 2).init(jax.random.key(0))
     gradient = jax.tree.map(lambda p: 0.1 * jnp.cos(7.0 * p) + 0.2, params)
-    ours, theirs = _optimiser(config), optax.adam(0.5)
+    ours, theirs = make_optimiser(config), optax.adam(0.5)
     state, moments = ours.init(params), theirs.init(params)
     for _ in range(3):
         step, state = ours.update(gradient, state, params)

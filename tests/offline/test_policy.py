@@ -268,7 +268,7 @@ def test_a_program_that_calls_what_lies_outside_is_never_run(tmp_path: Path) -> 
     plain = jax.export.export(jax.jit(lambda o, r, f, last: (last + o[:, :1], last)))(*inputs)
     text = plain.mlir_module()
     assert load_exported(altered(tmp_path, facts, bytes(plain.serialize()))) is not None
-    assert exported._calls(text) == ""
+    assert exported.foreign_calls(text) == ""
     for hostile, says in (
         ("stablehlo.custom_call @xla_ffi_python_cpu_callback(%0) {", "xla_ffi_python_cpu_callback"),
         ('stablehlo.custom_call @"a-b"(%0)', "custom call"),
@@ -277,8 +277,8 @@ def test_a_program_that_calls_what_lies_outside_is_never_run(tmp_path: Path) -> 
         ('"stablehlo.infeed"(%0)', "infeed"),
         ("custom_call @Sharding(%0) stablehlo.custom_call @lapack_sgetrf_ffi(%1)", "lapack"),
     ):
-        assert says in exported._calls(text + hostile)
-    assert exported._calls(text + "stablehlo.custom_call @Sharding(%0)") == ""
+        assert says in exported.foreign_calls(text + hostile)
+    assert exported.foreign_calls(text + "stablehlo.custom_call @Sharding(%0)") == ""
     fixed = [jax.ShapeDtypeStruct((1, *shape), kind) for shape, kind in shapes]
     program = jax.export.export(jax.jit(act), disabled_checks=allowed)(*fixed)
     with pytest.raises(ValueError, match="a call of xla_ffi_python_cpu_callback, expected"):

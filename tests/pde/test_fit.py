@@ -15,7 +15,7 @@ from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.pde.emulator import FieldShape
 from jaxrl_rollouts.pde.files import from_arrays, read
-from jaxrl_rollouts.pde.fitting import Fitted, _training, fit
+from jaxrl_rollouts.pde.fitting import Fitted, fit, training_of
 from jaxrl_rollouts.pde.operators import Resnet, Unet
 from jaxrl_rollouts.pde.saved import load_emulator
 from jaxrl_rollouts.pde.training import Training
@@ -96,7 +96,7 @@ def test_windows_are_moved_along_axes_that_are_circles_or_said_to_be() -> None:
     u, _ = waves(2, 6)
 
     def taken(axes: tuple[int, ...] | None, boundaries: str) -> Training:
-        return _training(
+        return training_of(
             Training(shift_axes=axes), 1, 1, from_arrays(u, None, None, None, boundaries)
         )
 

@@ -19,7 +19,7 @@ from jaxrl_rollouts.pde.files import from_arrays
 from jaxrl_rollouts.pde.fitting import fit
 from jaxrl_rollouts.pde.objectives import Refiner
 from jaxrl_rollouts.pde.training import Training
-from jaxrl_rollouts.pde.units import _rounded
+from jaxrl_rollouts.pde.units import rounded
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.trees import PyTree
@@ -84,9 +84,9 @@ def test_units_and_constant_channels_are_asked_too(context: RunContext) -> None:
 
 def test_measured_numbers_may_differ_in_their_last_bits() -> None:
     one, other = Scaling(300.0, 1 / 35), Scaling(300.0 * (1 + 1e-13), (1 + 1e-13) / 35)
-    assert _rounded(one) == _rounded(other) != _rounded(Scaling(300.001, 1 / 35))
+    assert rounded(one) == rounded(other) != rounded(Scaling(300.001, 1 / 35))
     # A mean that is zero but for rounding.
-    assert _rounded(Scaling(3e-17, 1.0)) == _rounded(Scaling(-2e-17, 1.0)) == [0.0, 1.0]
+    assert rounded(Scaling(3e-17, 1.0)) == rounded(Scaling(-2e-17, 1.0)) == [0.0, 1.0]
 
 
 def test_other_conditions_are_refused(context: RunContext) -> None:

@@ -40,10 +40,10 @@ def test_the_oldest_programs_go_first(tmp_path: Path, monkeypatch: pytest.Monkey
     for age, name in enumerate("abcd"):
         (tmp_path / name).write_bytes(b"x" * 24)
         os.utime(tmp_path / name, (age, age))
-    before._prune(tmp_path)
+    before.prune(tmp_path)
     assert len(list(tmp_path.iterdir())) == 4, "there is room"
     (tmp_path / "e").write_bytes(b"x" * 24)
-    before._prune(tmp_path)
+    before.prune(tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["d", "e"]
 
 

@@ -14,7 +14,7 @@ from jaxrl_rollouts.offline.data import (
     from_arrays,
     inspect,
 )
-from jaxrl_rollouts.offline.data.views import _warnings
+from jaxrl_rollouts.offline.data.views import warnings_of
 from jaxrl_rollouts.offline.task import odd_facts
 
 
@@ -54,7 +54,7 @@ def test_blocks_of_zeros_and_sentinels_are_named():
     dataset = from_arrays(**arrays)
     found = kinds(inspect(dataset))["observations[1]", "missing value?"]
     assert found.rows == (3,) and found.count > 20 and "-9999 occurs often" in found.hint
-    assert any("-9999 occurs often" in text for text in _warnings(inspect(dataset)))
+    assert any("-9999 occurs often" in text for text in warnings_of(inspect(dataset)))
 
 
 def test_a_column_without_news_is_named_in_inspect_and_before_a_training():

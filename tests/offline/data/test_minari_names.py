@@ -71,7 +71,7 @@ def test_minari_keeps_names_order_and_references(store):
 def test_minari_spaces_are_refused_by_their_own_names(store, observations, actions, says):
     from gymnasium import spaces
 
-    from jaxrl_rollouts.offline.data.minari import _check_spaces
+    from jaxrl_rollouts.offline.data.minari import check_spaces
 
     made = {
         "Text": spaces.Text(3),
@@ -82,7 +82,7 @@ def test_minari_spaces_are_refused_by_their_own_names(store, observations, actio
     }
     seen = spaces.Dict(x=made[observations]) if observations != "Box" else made["Box"]
     with pytest.raises(DataError, match=says):
-        _check_spaces("toy", seen, made[actions])
+        check_spaces("toy", seen, made[actions])
 
 
 @pytest.mark.filterwarnings("ignore")

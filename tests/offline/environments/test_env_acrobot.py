@@ -17,7 +17,7 @@ def poses(count: int = 64, speed: float = 2.0) -> jax.Array:
 
 
 def observed(inner: jax.Array) -> jax.Array:
-    return module._observation(inner)
+    return module.observation_of(inner)
 
 
 def test_equals_gymnasium_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,7 @@ def test_torque_does_work_at_the_elbow() -> None:
     with jax.enable_x64(True):
         inner = jnp.asarray(np.asarray(poses()), jnp.float64)
         torque = jnp.linspace(-2.0, 2.0, 64)
-        slope = module._derivative(inner, torque)
+        slope = module.derivative(inner, torque)
         _, power = jax.jvp(lambda x: energy(observed(x)), (inner,), (slope,))
         np.testing.assert_allclose(power, torque * inner[:, 3], atol=1e-9)
 

@@ -162,9 +162,8 @@ def test_refreshes_are_relabelled_as_trajectories() -> None:
     relabeller = Relabeller(along(Model(step), 1), jnp.float32(0.0), jnp.float32(1.0))
     pgd = make_pgd(SMALL, AGENT, denoiser, layout, relabeller, batch_size=32)
     shared = PgdData(to_device(data), (), relabeller.data)
-    traces = relabeller.relabel._cache_size  # type: ignore[attr-defined]
     state, metrics = jax.jit(pgd.update)(pgd.init(KEY, shared), shared)
-    assert np.isfinite(metrics["critic_loss"]) and traces() <= 1
+    assert np.isfinite(metrics["critic_loss"])
     made = jax.tree.map(lambda x: np.asarray(x)[: int(state.synthetic.size)], state.synthetic.rows)
     np.testing.assert_allclose(made.next_observations, 2.0 * made.observations, rtol=1e-6)
     np.testing.assert_array_equal(made.rewards, made.actions[:, 0])
