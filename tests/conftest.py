@@ -21,6 +21,8 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, Phase, settings  # noqa: E402
 
+from jaxrl_rollouts.cli import before  # noqa: E402
+
 settings.register_profile(
     "fast",
     deadline=None,
@@ -63,6 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
         flags = " ".join((os.environ.get("XLA_FLAGS", ""), *QUICK)).strip()
         if knows(flags):
             os.environ["XLA_FLAGS"] = flags
+        keep_programs()
     # One device in this process, whichever test comes first: the command line would make each
     # core one.
     jax.devices()
@@ -71,6 +74,20 @@ def pytest_configure(config: pytest.Config) -> None:
     # Tracing makes millions of small objects that are no garbage: a tenth of the time went into
     # looking at them again and again.
     gc.set_threshold(50_000, 20, 50)
+
+
+def keep_programs() -> None:
+    """Keep what is compiled between runs, here and in the programs that tests start.
+
+    A program's name is a digest of itself, of XLA's flags and of the versions.
+    """
+    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    place = {"JAXRL_ROLLOUTS_CACHE": f"{cache}/jaxrl-rollouts/tests"}
+    if folder := before.keep_compiled({**os.environ, **place}):
+        seconds = "jax_persistent_cache_min_compile_time_secs"
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
+        os.environ[seconds.upper()] = "0.1"
+        jax.config.update(seconds, 0.1)
 
 
 def knows(flags: str) -> bool:
