@@ -5,6 +5,8 @@ Imported as `from fixtures import rows`. Nothing of the library is loaded before
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +19,13 @@ if TYPE_CHECKING:
 def wrong(*several: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
     """Every setting alone with its wrong value, and its name: cases of a parametrised test."""
     return [({name: value}, name) for one in several for name, value in one.items()]
+
+
+def claimed(add: Callable[..., Any], *given: Any) -> list[Any]:
+    """The claims that `add(report, *given)` makes."""
+    made: list[Any] = []
+    add(SimpleNamespace(claim=lambda claim: made.append(claim) or claim), *given)
+    return made
 
 
 def waves(

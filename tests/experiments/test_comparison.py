@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fixtures import claimed
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.compare.grid import Cell, Grid
@@ -148,12 +148,10 @@ def test_what_cannot_run_is_refused() -> None:
     ("ours", "holds"), [([1, 2, 3], False), ([1, 2, 7], True), ([10, 11], False)]
 )
 def test_ranges_overlap_whichever_is_higher(ours: list[float], holds: bool) -> None:
-    made: list[Any] = []
-    report: Any = SimpleNamespace(claim=lambda claim: made.append(claim) or claim)
     cells = {
         ("data", "bc", by): Cell(extra={"returns": np.array(values, float)})
         for by, values in (("ours", ours), ("d3rlpy", [6.0, 8.0, 9.0]))
     }
     grid = Grid(("dataset", "agent", "by"), cells)
-    comparison.add_claims(report, grid, Config(("data",), ("bc",)))
+    made = claimed(comparison.add_claims, grid, Config(("data",), ("bc",)))
     assert made[0].holds is holds

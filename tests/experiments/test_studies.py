@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fixtures import claimed
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.compare.grid import Cell, Grid
@@ -121,9 +121,6 @@ def cell(**arrays: list[float]) -> Cell:
     return Cell(extra={name: np.array(values) for name, values in arrays.items()}, seeds=2)
 
 
-# bandit
-
-
 def opinions(*spreads: float) -> FittedRewards:
     """Seeds whose members believe 0.495 +- 0.01 of arm 0 and 0.3 +- spread of arm 1."""
     sign = np.linspace(-1, 1, 101) * np.sqrt(3) / np.sqrt(1.02)
@@ -149,17 +146,12 @@ def test_claims_separate_bayesian_from_penalised_agents() -> None:
     flat, fitted = np.full((3, 8), 0.5), opinions(0.3, 0.3, 0.3)
 
     def failing(returns: dict) -> set[str]:
-        made: list[Any] = []
-        report: Any = SimpleNamespace(claim=lambda claim: made.append(claim) or claim)
-        bandit.add_claims(report, fitted, returns)
+        made = claimed(bandit.add_claims, fitted, returns)
         assert len(made) >= 11
         return {claim.name for claim in made if not claim.holds}
 
     assert failing({0.0: bayes, 0.1: 0.5 * (bayes + flat), 2.5: flat}) == set()
     assert "the Bayesian earns more over all arms" in failing({0.0: flat, 2.5: bayes})
-
-
-# edge of reach
 
 
 def test_arms_differ_in_length_and_imagine_as_many_rows() -> None:
@@ -207,10 +199,8 @@ def recorded(returns: float, estimate: float) -> Cell:
 def test_claims_are_of_the_shortest_and_the_longest(diverges: bool) -> None:
     short, long = recorded(-2000.0, 1e5), recorded(40.0, 12.0)
     first, last = (short, long) if diverges else (long, short)
-    made: list[Any] = []
-    report: Any = SimpleNamespace(claim=lambda claim: made.append(claim) or claim)
     cells = {"3 steps": first, "6 steps": recorded(0.0, 0.0), "12 steps": last}
-    edge_of_reach.add_claims(report, cells, -1000.0)
+    made = claimed(edge_of_reach.add_claims, cells, -1000.0)
     assert [claim.holds for claim in made] == [diverges] * 4
     assert edge_of_reach.result_rows(cells, 1.0)[1]["return"].tolist() == [first["return"][0]] * 2
 
@@ -238,14 +228,9 @@ def test_toy_claims_are_about_every_seed() -> None:
         (toy.PATCHED, 10): cell(**cured, **spreads, excess=[0.0, 0.0]),
         ("ravl 5, 1", 10): cell(percent=[95.0, 20.0], **spreads, excess=[-5.0, 7.0]),
     }
-    claims: dict[str, Any] = {}
-    report: Any = SimpleNamespace(claim=lambda claim: claims.setdefault(claim.name, claim))
-    toy_claims(report, Grid(("method", "k"), cells), 10, 100.0)
-    values = [claim.values[0] for claim in claims.values()]
+    claims = claimed(toy_claims, Grid(("method", "k"), cells), 10, 100.0)
+    values = [claim.values[0] for claim in claims]
     np.testing.assert_allclose(values, [60.0, 1.4, 85.0, 115 / 90, 20.0, 4.0, 100.0])
-
-
-# true dynamics
 
 
 def dialled(arm: str, scores: dict[float, list[float]], value: float = 50.0) -> dict:
@@ -288,9 +273,6 @@ def test_score_runs_from_a_random_policy_to_the_reference() -> None:
     assert plane.zero == 0.0 and 25 < plane.hundred < 28 and plane.value_limit == pytest.approx(100)
 
 
-# guidance
-
-
 @pytest.mark.parametrize("coefficient", [0.3, 2.0])
 def test_closed_forms_are_the_products_of_densities(coefficient: float) -> None:
     a = np.linspace(-8, 8, 4001)
@@ -307,9 +289,6 @@ def test_closed_forms_are_the_products_of_densities(coefficient: float) -> None:
     found = moments(density - 0.5 * coefficient * ((a - m * state) / p) ** 2)
     slope, spread = guidance_gaussian.product("given state", coefficient)
     np.testing.assert_allclose((slope * state, spread), found, rtol=1e-6)
-
-
-# open loop
 
 
 def rolled_worlds(
@@ -336,9 +315,6 @@ def test_open_loop_errors_are_read_by_step_and_by_spread() -> None:
     row = open_loop.trust_row("LN", rolled_worlds(error, spread, 1.0))
     assert row["95 % of errors up to u(1)"].values == (3.0,)
     assert row["median error above u(1)"].values == (45.0,)
-
-
-# sampling
 
 
 def test_solvers_make_the_calls_of_their_names_and_rivals_make_no_more() -> None:

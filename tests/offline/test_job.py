@@ -83,7 +83,7 @@ class StopAt:
 
 
 # Each stands for a kind; `test_learners` asks every learner whether it resumes to the bit.
-KINDS = ("mopo", "ravl", "admpo", "iql", "bc", "neubay", "synther", "pgd", "planner")
+KINDS = ("mopo", "admpo", "iql", "neubay", "synther", "pgd", "planner")
 CASES = [(name, "smoke") for name in METHODS]
 CASES += [(name, preset) for name in ("ravl", "iql") for preset in PRESETS if preset != "smoke"]
 

@@ -155,31 +155,31 @@ for name in ("flax", "optax", "orbax", "jaxrl_rollouts.offline", "jaxrl_rollouts
     sys.modules[name] = None
 import numpy as np
 from jaxrl_rollouts.exported import load_exported
-policy, numbers = load_exported(sys.argv[1]), np.load(sys.argv[2])
-reward = None
-for t in range(3):
-    found = policy(numbers["observations"] + t, reward)
-    np.testing.assert_allclose(found, numbers["actions"][t], rtol=1e-5, atol=1e-6)
-    reward = np.arange(3.0) - t
-policy.reset()
-one = policy(numbers["observations"][0])
-np.testing.assert_allclose(one, numbers["actions"][0, 0], rtol=1e-5, atol=1e-6)
+for name in ("plain", "remembers"):
+    policy, numbers = load_exported(f"{name}.stablehlo"), np.load(f"{name}.npz")
+    reward = None
+    for t in range(3):
+        found = policy(numbers["observations"] + t, reward)
+        np.testing.assert_allclose(found, numbers["actions"][t], rtol=1e-5, atol=1e-6)
+        reward = np.arange(3.0) - t
+    policy.reset()
+    one = policy(numbers["observations"][0])
+    np.testing.assert_allclose(one, numbers["actions"][0, 0], rtol=1e-5, atol=1e-6)
 """
 
 
-@pytest.mark.parametrize("fixture", ["saved", "remembering_policy"])
 def test_an_exported_policy_acts_with_jax_alone(
-    fixture: str, tmp_path: Path, request: pytest.FixtureRequest
+    saved: SavedPolicy, remembering_policy: SavedPolicy, tmp_path: Path
 ) -> None:
     pytest.importorskip("flatbuffers")
-    policy = Policy(request.getfixturevalue(fixture), 1)
-    actions = play(policy)
-    file, numbers = policy.export(tmp_path / "policy.stablehlo"), tmp_path / "numbers.npz"
-    np.savez(numbers, observations=OBSERVATIONS, actions=actions)
-    command = [sys.executable, "-c", BLOCKED, str(file), str(numbers)]
+    for name, policy in (("plain", Policy(saved, 1)), ("remembers", Policy(remembering_policy, 1))):
+        np.savez(tmp_path / f"{name}.npz", observations=OBSERVATIONS, actions=play(policy))
+        policy.export(tmp_path / f"{name}.stablehlo")
+    command = [sys.executable, "-c", BLOCKED]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert [p.name for p in tmp_path.iterdir() if p.suffix != ".npz"] == ["policy.stablehlo"]
+    files = {p.name for p in tmp_path.iterdir() if p.suffix != ".npz"}
+    assert files == {"plain.stablehlo", "remembers.stablehlo"}
 
 
 def test_files_that_are_no_exported_policy(saved: SavedPolicy, tmp_path: Path) -> None:
@@ -190,11 +190,8 @@ def test_files_that_are_no_exported_policy(saved: SavedPolicy, tmp_path: Path) -
     assert facts["method"] == "sac" and facts["action_high"] == [2.0]
 
     def said(facts: Any, program: bytes) -> str:
-        with zipfile.ZipFile(tmp_path / "b", "w") as archive:
-            archive.writestr("policy.json", json.dumps(facts))
-            archive.writestr("policy.bin", program)
         with pytest.raises(ValueError) as error:
-            load_exported(tmp_path / "b")
+            load_exported(altered(tmp_path, facts, program))
         assert "\n" not in str(error.value)
         return str(error.value)
 
@@ -299,13 +296,7 @@ def test_no_file_of_another_kind_is_opened_and_none_expands_without_end(
         load_exported(altered(tmp_path, whole[0], bytes(10**7)))
     with pytest.raises(ValueError, match=r"policy\.json has more than 1,048,576 bytes"):
         load_exported(altered(tmp_path, " " * 2**21, whole[1]))
-    for text in (
-        "[" * 10**5,
-        '{"a":' * 10**5,
-        "[]",
-        "3",
-        "\ud800".encode("utf-8", "replace").decode(),
-    ):
+    for text in ("[" * 10**5, '{"a":' * 10**5, "[]", "3", "?"):
         with pytest.raises(ValueError, match=r"found no exported policy|format: found"):
             load_exported(altered(tmp_path, text, whole[1]))
 

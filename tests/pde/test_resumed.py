@@ -44,6 +44,14 @@ def fitted(context: RunContext | None, objective: Any = "refiner", **changes: An
     return fit(objective, from_arrays(U, **given), context=context, **options).params
 
 
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training's run, which is refused before anything is written to it."""
+    folder = RunFolder.at(tmp_path_factory.mktemp("begun") / "run", "waves")
+    fitted(RunContext(folder, progress=False))
+    return folder.path
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
@@ -58,9 +66,9 @@ def fitted(context: RunContext | None, objective: Any = "refiner", **changes: An
     ],
 )
 def test_a_fit_with_another_setting_is_refused_by_name(
-    context: RunContext, changes: dict, named: str
+    begun: Path, changes: dict, named: str
 ) -> None:
-    fitted(context)
+    context = RunContext(RunFolder.open(begun), progress=False)
     with pytest.raises(CheckpointError, match=named):
         fitted(context, **changes)
 

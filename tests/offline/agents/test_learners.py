@@ -27,6 +27,8 @@ KEYS = jax.random.split(jax.random.key(3), 2)
 CLOSE = {"rtol": 2e-3, "atol": 2e-4}
 # The same learners with other parts, which have tests of their own.
 VARIANTS = ("base, td3", "sac, gated flow", "ravl, plain flow", "neubay, markov")
+# Those whose every part another one has: RAVL the diversity, FQL the flow, MOPO the rollouts.
+VARIANTS += ("edac", "bc, flow", "base")
 every_learner = pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.slow) if n in VARIANTS else n for n in TABLE]
 )

@@ -77,7 +77,9 @@ def test_mopos_penalty_arrives_in_the_buffer() -> None:
     )
 
 
-@pytest.mark.parametrize("kind", [Mobile, Ravl, Combo])
+@pytest.mark.parametrize(
+    "kind", [Mobile, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (Ravl, Combo))]
+)
 def test_others_keep_the_models_rewards(kind: type[ModelBased]) -> None:
     state, _ = an_epoch(kind(agent=SAC, **CADENCE))
     rows = jax.tree.map(lambda x: x[: int(state.imagined.size)], state.imagined.rows)

@@ -238,7 +238,7 @@ class Looking(Base):
         return super().learn(agent, state, key, real, imagined, world, **moves)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+@pytest.mark.parametrize("share", [pytest.param(0.0, marks=pytest.mark.slow), 0.25, 1.0])
 def test_the_share_of_dataset_rows(share: float) -> None:
     SEEN.clear()
     method = Looking(agent=METHOD.agent, rollouts=METHOD.rollouts, batch_size=8, real_ratio=share)

@@ -41,7 +41,7 @@ def small(name: str, **rollouts: object) -> Method:
     return recipe(name, "small", steps=10, rollouts=sizes, world=world, agent=agent)
 
 
-@pytest.mark.parametrize("name", ["ravl", "mopo"])
+@pytest.mark.parametrize("name", ["mopo", pytest.param("ravl", marks=pytest.mark.slow)])
 def test_adaptive_rollouts_are_cut_where_members_disagree_more_than_on_the_data(name: str) -> None:
     fixed, adaptive = (
         train(dataset(), small(name, length=200, adaptive=on), **LOOKS) for on in (False, True)

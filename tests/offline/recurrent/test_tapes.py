@@ -204,12 +204,12 @@ def some_timesteps(value: float, longest: int, flag: bool) -> Timestep:
 
 def test_prefixes_and_tails_are_joined_without_a_gap() -> None:
     head, tail = some_timesteps(10.0, 4, True), some_timesteps(50.0, 3, False)
-    joined, lengths = join(head, jnp.array([3, 0]), tail, jnp.array([2, 3]))
+    joined, lengths = jax.jit(join)(head, jnp.array([3, 0]), tail, jnp.array([2, 3]))
     np.testing.assert_array_equal(lengths, [5, 3])
     want = [[10, 11, 12, 50, 51, 0, 0], [50, 51, 52, 0, 0, 0, 0]]
     np.testing.assert_array_equal(joined.rewards, want)
     np.testing.assert_array_equal(joined.observations[..., 0], want)
     np.testing.assert_array_equal(joined.real[0], [1, 1, 1, 0, 0, 0, 0])
-    ended, lengths = with_last(joined, lengths, jnp.array([[7.0], [8.0]]))
+    ended, lengths = jax.jit(with_last)(joined, lengths, jnp.array([[7.0], [8.0]]))
     np.testing.assert_array_equal(lengths, [6, 4])
     assert float(ended.observations[0, 5, 0]) == 7.0 and float(ended.observations[1, 3, 0]) == 8.0
