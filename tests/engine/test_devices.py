@@ -101,13 +101,10 @@ def told() -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_eight_devices_give_the_numbers_of_one(told: dict) -> None:
+def test_eight_devices_give_the_numbers_of_one_and_compile_once(told: dict) -> None:
     assert told["devices"] == 8 and told["mesh"] == {devices.AXIS: 8}
     np.testing.assert_array_equal(told["meshed"], told["alone"])
     np.testing.assert_array_equal(*told["losses"])
-
-
-def test_the_state_stays_spread_and_compiles_once(told: dict) -> None:
     assert sorted(told["shards"]) == [[device, 2] for device in range(8)]
     assert told["spread"] == [True, True, True]
     assert told["traces"] == 1
@@ -120,9 +117,6 @@ def test_seeds_that_do_not_divide_give_the_same_numbers(told: dict) -> None:
         np.testing.assert_array_equal(states, told["alone"][:12])
         np.testing.assert_array_equal(losses, np.array(told["losses"][0])[:, :12])
         assert where == [0]
-
-
-def test_no_more_devices_than_seeds_keep_busy(told: dict) -> None:
     assert told["meshes"] == [None, 2, 8, 5, 6, 6]
 
 

@@ -78,9 +78,6 @@ def test_few_files_lie_on_the_path(entered: list[str]) -> None:
     assert {"offline/job.py", "offline/methods/mopo.py", "offline/agents/sac.py"} <= set(ours)
     assert len(ours) <= 15, ours
     assert len(entered) <= 42, entered
-
-
-def test_no_other_room_is_entered(entered: list[str]) -> None:
     rooms = ("diffusion", "recurrent", "synthetic", "neubay")
     assert not [file for file in entered if any(f"/{room}/" in file for room in rooms)]
 

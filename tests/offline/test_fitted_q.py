@@ -53,15 +53,12 @@ def cloned() -> TrainResult:
     return offline.train(data, method, seeds=2, evaluations=1, episodes=1, environment="none")
 
 
-def test_a_reward_for_ever_is_worth_ten(cloned: TrainResult) -> None:
+def test_values_of_a_circle_and_of_a_chain_that_ends(cloned: TrainResult) -> None:
     found = fqe(cloned, circle(), QUICK)
     assert found.value.shape == (2,) and found.by_member.shape == (2, 3)
     np.testing.assert_allclose(found.value, 10.0, atol=0.1)
     assert (found.clipped < 0.2).all()
-
-
-def test_a_termination_ends_the_value(cloned: TrainResult) -> None:
-    """1 + 0.9 + ... + 0.9^4 from the first of five states."""
+    # 1 + 0.9 + ... + 0.9^4 from the first of five states.
     found = fqe(cloned, chain(5, 40, ends=True), QUICK)
     np.testing.assert_allclose(found.value, 4.0951, atol=0.15)
 

@@ -27,9 +27,6 @@ def test_correlation_is_pearsons_per_trajectory_and_step() -> None:
         for j in range(4):
             expected = np.corrcoef(p[i, j].ravel(), t[i, j].ravel())[0, 1]
             assert found[i, j] == pytest.approx(expected, abs=1e-5)
-
-
-def test_constant_and_tiny_fields_have_a_correlation() -> None:
     u = fields(0, 1, 1, 1, 8)
     assert metrics.correlation(np.ones_like(u), u) == 0.0
     assert float(metrics.correlation(1e-18 * u, u)[0, 0]) == pytest.approx(1.0, abs=1e-5)
@@ -42,9 +39,6 @@ def test_the_two_high_correlation_times_differ_as_they_should() -> None:
     assert metrics.high_correlation_time(curves, 0.5, 0.8) == 0.0
     assert metrics.high_correlation_time(curves, 0.5, 0.7) == 5.0
     np.testing.assert_array_equal(metrics.correlation_horizons(curves, 0.5), [5, 5, 5, 0])
-
-
-def test_horizons_end_at_the_first_fall_and_at_the_end_of_the_rollout() -> None:
     curves = np.array([[1.0, 1.0], [0.5, 1.0], [1.0, 1.0]])
     np.testing.assert_array_equal(metrics.correlation_horizons(curves, 2.0), [2.0, 6.0])
 
@@ -149,9 +143,6 @@ def test_a_spectrum_across_walls_knows_no_jump_at_the_ends() -> None:
     # A cosine of amplitude 1 has N / 2 in its bin, of the two half wavenumbers of a shell.
     whole = np.asarray(spectrum(np.cos(TURN * 4 * x)[None], boundaries=("neumann",)))[0]
     assert whole[4] == pytest.approx(32 / 2, rel=1e-4)
-
-
-def test_along_a_wall_axis_only_that_axis_is_mirrored() -> None:
     x, y = np.arange(32) / 32, (np.arange(16) + 0.5) / 16
     field = (np.cos(TURN * 3 * x)[:, None] * np.cos(np.pi * 8 * y))[None]  # 3 and 4 waves
     found = np.asarray(

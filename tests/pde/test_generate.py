@@ -92,12 +92,9 @@ def test_a_finer_grid_is_cut_off_and_not_strided() -> None:
     np.testing.assert_array_equal(kept.extent, fine.extent)
 
 
-def test_burn_in_drops_the_first_frames() -> None:
+def test_burn_in_chunk_and_seed() -> None:
     whole = together(replace(SMALL, burn_in=0, frames=16))
     np.testing.assert_allclose(together(SMALL).fields, whole.fields[:, 10:], atol=1e-9)
-
-
-def test_the_chunk_changes_nothing_and_the_seed_everything() -> None:
     a, b = together(SMALL), together(replace(SMALL, chunk=5))
     np.testing.assert_allclose(a.fields, b.fields, atol=1e-9)
     np.testing.assert_array_equal(a.extent, b.extent)

@@ -215,9 +215,6 @@ def test_the_schedule_is_geometric_in_variance() -> None:
     np.testing.assert_allclose(np.sqrt(plan.variance)[:3], [6.3e-4, 7.4e-3, 8.6e-2], rtol=0.01)
     ratios = plan.variance[1:] / plan.variance[:-1]
     np.testing.assert_allclose(ratios, ratios[0])
-
-
-def test_the_first_refinements_noise_may_be_chosen() -> None:
     plan = make_schedule(3, 1e-6, 1e-2)
     np.testing.assert_allclose(plan.variance, [1e-6, 1e-4, 1e-2, 1.0])
     np.testing.assert_allclose(

@@ -114,9 +114,6 @@ def test_ranks_by_hand_and_ties_at_random() -> None:
     assert stats.chisquare(counts).pvalue > 1e-3
     again = rank_histogram(zeros, zeros[0], jax.random.key(1))
     np.testing.assert_array_equal(counts, again)
-
-
-def test_intervals_are_numpys_weibull_quantiles() -> None:
     samples, truth = normal(9, 7, 500), 0.8 * normal(10, 500)
     for level in (0.3, 0.75):
         shares = ((1 - level) / 2, (1 + level) / 2)

@@ -142,6 +142,11 @@ def test_critic_and_multiplier_losses() -> None:
     np.testing.assert_allclose(gradient_of(after.opt_multiplier), want, rtol=1e-3)
     moved = float(after.log_multiplier - before.log_multiplier)
     np.testing.assert_allclose(moved, CONFIG.critic_lr * np.sign(-want), rtol=1e-3)
+    before, after, _ = updated(2)
+    want = jax.tree.map(
+        lambda new, old: 0.2 * new + 0.8 * old, after.critic.net, before.target_critic
+    )
+    assert_trees(after.target_critic, want)
 
 
 @pytest.mark.parametrize("imitates", [True, False])
@@ -164,14 +169,6 @@ def test_the_policy_imitates_first(imitates: bool) -> None:
     assert_trees(gradient_of(after.opt_actor), jax.jit(jax.grad(loss))(before.actor.net))
     density = explicit_draw(before.actor.net, key, batch.observations)[1]
     np.testing.assert_allclose(metrics["entropy"], -density.mean(), rtol=1e-3)
-
-
-def test_target_critics_follow_slowly() -> None:
-    before, after, _ = updated(2)
-    want = jax.tree.map(
-        lambda new, old: 0.2 * new + 0.8 * old, after.critic.net, before.target_critic
-    )
-    assert_trees(after.target_critic, want)
 
 
 def test_behaviour_cloning_is_the_squared_error() -> None:

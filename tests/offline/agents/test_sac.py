@@ -194,13 +194,10 @@ def test_the_least_critics_gradient_is_its_own_slope() -> None:
         np.testing.assert_allclose(found[b], slope, rtol=1e-4, atol=1e-6)
 
 
-def test_target_critics_follow_slowly() -> None:
+def test_target_critics_follow_slowly_and_a_penalty_lowers_the_target() -> None:
     _, before, after, _ = updated()
     want = jax.tree.map(lambda new, old: 0.2 * new + 0.8 * old, after.critic, before.target_critic)
     assert_trees(after.target_critic, want, rtol=1e-5, atol=1e-7)
-
-
-def test_a_penalty_lowers_the_target() -> None:
     plain, lowered = updated()[3], updated(penalty=1.5)[3]
     np.testing.assert_allclose(plain["target_mean"] - lowered["target_mean"], 1.5, rtol=1e-4)
 
@@ -221,13 +218,10 @@ def test_diversity_is_the_double_loop(seed: int) -> None:
     np.testing.assert_allclose(diversity_loss(gradients), explicit_diversity(gradients), atol=1e-5)
 
 
-def test_diversity_is_smallest_for_opposed_and_largest_for_equal_gradients() -> None:
+def test_diversity_of_opposed_equal_and_no_gradients() -> None:
     g = np.ones((1, B, A), np.float32)
     np.testing.assert_allclose(diversity_loss(jnp.concatenate([g] * N)), N, rtol=1e-5)
     np.testing.assert_allclose(diversity_loss(jnp.concatenate([g, -g])), -2.0, rtol=1e-5)
-
-
-def test_a_critic_that_ignores_the_action_has_finite_gradients() -> None:
     gradients = jnp.zeros((N, B, A)).at[1].set(1.0)
     assert np.isfinite(diversity_loss(gradients))
     assert np.isfinite(jax.grad(diversity_loss)(gradients)).all()

@@ -44,9 +44,6 @@ def test_both_flags_count_as_terminated():
     both = rows._replace(truncations=rows.truncations | rows.terminations)
     assert episodes(both).terminated.tolist() == [True, False]
     assert episodes(both).truncated.tolist() == [False, True]
-
-
-def test_no_rows_no_episodes():
     none = take_rows(make(PLAN), np.zeros(0, np.int64))
     assert len(episodes(none).starts) == len(episodes(none).ends) == 0
     assert episode_returns(none).shape == (0,)

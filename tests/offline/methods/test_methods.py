@@ -131,7 +131,7 @@ def test_mobiles_penalty_is_its_formula() -> None:
     assert (got > 1e-3).all()
 
 
-def test_mobile_is_silent_where_members_agree_but_for_the_policys_noise() -> None:
+def test_mobile_is_silent_where_members_agree() -> None:
     agreeing, state = {"shift": jnp.ones(3), "noise": 0.0}, agent_state()
 
     def penalty(params: Any, samples: int, log_std: float) -> float:
@@ -143,9 +143,6 @@ def test_mobile_is_silent_where_members_agree_but_for_the_policys_noise() -> Non
 
     assert penalty(agreeing, 2, -5.0) < 0.02 * penalty(PARAMS, 2, -5.0)
     assert penalty(agreeing, 100, 0.0) < 0.5 * penalty(agreeing, 2, 0.0)  # averaged out
-
-
-def test_mobile_is_silent_where_members_agree_and_draw_alike() -> None:
     agreeing, state = {"shift": jnp.ones(3), "noise": 0.0}, agent_state()
     assert inconsistency(state, agreeing, 1, "common").max() < 1e-6
     assert inconsistency(state, PARAMS, 1, "common").min() > 1e-3
