@@ -70,7 +70,8 @@ class Player:
         """The action for one observation or for many.
 
         Args:
-            observation: `[S]` or `[B, S]`, in the environment's own units.
+            observation: `[S]` or `[B, S]`, in the environment's own units; or the dict of a `Dict`
+                space, whose parts are put in the order of the policy's columns.
             reward: of the step before, one number or `[B]`. Only a policy with a memory reads it,
                 and not at the beginning of an episode.
 
@@ -114,11 +115,37 @@ class Player:
     def _observations(self, observation: Any) -> tuple[np.ndarray, bool]:
         """`[B, S]`, and whether it was one."""
         size = self.observation_size
+        if isinstance(observation, Mapping):
+            observation = self._columns(observation)
         values = self._numbers("observation", observation, self._offset)
         if values.ndim not in (1, 2) or values.shape[-1] != size or not values.size:
             expected = f"[{size}] or [B, {size}]"
             raise self._wrong("observation", f"shape {list(values.shape)}", expected)
         return np.atleast_2d(values), values.ndim == 1
+
+    def _columns(self, parts: Mapping[str, Any]) -> np.ndarray:
+        """Columns named `part`, `part[2]` or `part.inner[2]`, by name, `[..., S]`."""
+        names = self.facts.get("columns") or ()
+        if not names:
+            raise self._wrong("observation", "a dict", "an array: the policy has no names")
+        columns = []
+        for name in names:
+            path, _, index = name.partition("[")
+            value: Any = parts
+            for key in path.split("."):
+                if not isinstance(value, Mapping) or key not in value:
+                    raise self._wrong("observation", f"no part {path}", f"one, of {list(names)}")
+                value = value[key]
+            try:
+                value = np.asarray(value)
+                alone = not index and value.shape[-1:] != (1,)  # one number a row
+                columns.append(value if alone else value[..., int(index[:-1] or 0)])
+            except (IndexError, ValueError):
+                raise self._wrong("observation", f"no entry {name}", "one") from None
+        if len({column.shape for column in columns}) > 1:
+            shapes = {name: list(x.shape) for name, x in zip(names, columns, strict=True)}
+            raise self._wrong("observation", f"shapes {shapes}", "parts of as many rows")
+        return np.stack(columns, -1)
 
     def _rewards(self, reward: Any, fresh: np.ndarray) -> np.ndarray:
         if reward is None and (fresh.all() or not self.remembers):
@@ -235,6 +262,11 @@ def _wrong_facts(facts: Mapping[str, Any], exported: Any) -> str:
         return "found the facts of a policy, expected those of another program"
     if sum(math.prod(shape) for shape, _ in taken) > MOST[PROGRAM]:
         return f"found {_line(taken)}, expected at most {MOST[PROGRAM]:,} numbers"
+    names = facts.get("columns") or []
+    if not isinstance(names, list) or len(names) not in (0, observation):
+        return f"found no columns, expected {observation} names or none"
+    if not all(isinstance(name, str) for name in names):
+        return "found no columns, expected names"
     for name, size in (("action_low", action), ("action_high", action), ("offset", observation)):
         bound = facts.get(name)
         numbers = isinstance(bound, list) and len(bound) == size

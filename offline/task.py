@@ -129,6 +129,12 @@ def warnings_of(
     facts += odd_facts(dataset)
     if read_as := dataset.attributes.get("read_as"):
         facts.append(str(read_as))
+    if dataset.offset is not None:
+        listed = ", ".join(f"{x:,.6g} of entry {i}" for i, x in enumerate(dataset.offset) if x)
+        facts.append(
+            f"{dataset.name}: observations are less {listed}, subtracted in float64, as float32 "
+            "would round their changes; the environment's and the policy's are, too."
+        )
     if ends := dataset.attributes.get("ends_alone"):
         facts.append(
             f"{dataset.name}: what followed the {int(ends)} rows in which an episode ended is not "

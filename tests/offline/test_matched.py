@@ -21,6 +21,7 @@ from jaxrl_rollouts.errors import (  # noqa: E402
     ConfigError,
     DataError,
 )
+from jaxrl_rollouts.offline.commands import collect  # noqa: E402
 from jaxrl_rollouts.offline.data import Dataset, from_arrays, load  # noqa: E402
 from jaxrl_rollouts.offline.data.catalogue import CATALOGUE  # noqa: E402
 from jaxrl_rollouts.offline.environments import from_gymnasium  # noqa: E402
@@ -36,6 +37,7 @@ from jaxrl_rollouts.offline.matching import (  # noqa: E402
     matched,
     unlike,  # noqa: E402
 )
+from jaxrl_rollouts.offline.policy import load_policy  # noqa: E402
 from jaxrl_rollouts.offline.recipes import recipe  # noqa: E402
 from jaxrl_rollouts.offline.report import add_main_job  # noqa: E402
 from jaxrl_rollouts.offline.saved_policies import read_policy  # noqa: E402
@@ -206,7 +208,9 @@ def test_a_column_that_stays_is_not_taken_for_one_that_moves() -> None:
         environment_of(turned, make)
 
 
-def test_columns_are_matched_by_their_names(tmp_path: Path) -> None:
+def test_columns_are_matched_by_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     box = gymnasium.spaces.Box(-9, 9, (1,), np.float64)
 
     class Parts(Cart):
@@ -238,6 +242,21 @@ def test_columns_are_matched_by_their_names(tmp_path: Path) -> None:
     assert saved.facts["columns"] == ["speed", "place"]
     seen = saved.sees(from_gymnasium(make)).reset(jax.random.key(1), 4).observation
     np.testing.assert_array_equal(seen, state)
+    policy, parts = load_policy(tmp_path), make().reset(seed=0)[0]
+    shown = policy({"speed": parts["speed"], "place": parts["place"]})
+    np.testing.assert_array_equal(policy(parts), shown)
+    np.testing.assert_array_equal(shown, policy(np.append(parts["speed"], parts["place"])))
+    with pytest.raises(DataError, match="observation: found no part place, expected one, of"):
+        policy({"speed": parts["speed"]})
+    collected = tmp_path / "rows.hdf5"
+    monkeypatch.setattr(
+        "jaxrl_rollouts.offline.environments.registry.make", lambda _: from_gymnasium(make)
+    )
+    collect(collected, "own", str(tmp_path), steps=20)
+    with h5py.File(collected) as file:
+        assert file.attrs["observation_columns"].tolist() == ["speed", "place"]
+        acted = [policy(row) for row in np.asarray(file["observations"])]
+        np.testing.assert_allclose(np.asarray(file["actions"]), acted, atol=1e-6)
     with pytest.raises(ConfigError, match="the columns speed, place, as the policy has"):
         saved.sees(from_gymnasium(make)._replace(columns=("place", "depth")))
     write_own(path, turned, observation_columns=["speed", "depth"], **given)

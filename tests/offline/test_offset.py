@@ -18,6 +18,7 @@ from jaxrl_rollouts.offline.environments.offset import shifted
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
 from jaxrl_rollouts.offline.matching import environment_of
 from jaxrl_rollouts.offline.policy import load_policy
+from jaxrl_rollouts.offline.task import warnings_of
 
 PLACE = 1.0e6  # m
 LENGTH = 20
@@ -233,3 +234,10 @@ def test_collected_rows_are_written_without_loss(tmp_path, monkeypatch):
             seen = np.asarray(file["observations"])
         np.testing.assert_allclose(10 * (seen[:, 0] - PLACE), seen[:, 1], atol=1e-6)
         assert load(out).offset is not None
+
+
+def test_what_was_subtracted_is_reported_before_a_training():
+    dataset = from_arrays(**rows(columns=(1, 0)))
+    env = environment_of(dataset, "none")
+    (fact,) = (x for x in warnings_of(dataset, env, None, imagines=False) if "float64" in x)
+    assert "observations are less 1e+06 of entry 1, subtracted in float64" in fact
