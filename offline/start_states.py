@@ -1,6 +1,6 @@
 """Where episodes of a dataset and of a simulator begin, column by column.
 
-Flat observations have no names: what tells their order and units are the numbers themselves.
+Flat observations have no names: their order and units show in the numbers alone.
 """
 
 from __future__ import annotations

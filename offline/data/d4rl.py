@@ -46,7 +46,7 @@ def _arrays(path: Path, file: h5py.File, names: Renamed, limit: int | None) -> d
     wanted = [names.names.get(key, key) for key in (*REQUIRED, *OPTIONAL)] + [names.ends]
     read = {key: _read(path, file, key) for key in wanted if key and key in file}
     found = rename(path, read, limit)[0]
-    groups = {key: " (a group)" * isinstance(file.get(key), h5py.Group) for key in file}
+    groups = {str(key): " (a group)" * isinstance(file.get(key), h5py.Group) for key in file}
     check_present(path, found, (key + of for key, of in groups.items()))
     return found
 
