@@ -6,8 +6,13 @@ from ..plugins import deferred
 
 SWEEP = deferred(
     "sweep",
-    "Datasets x methods x seeds on Ray or SLURM, into one report.",
+    "Datasets x methods x settings x seeds on this machine, Ray or SLURM, into one report.",
     "jaxrl_rollouts.sweep.command:main",
+)
+TUNE = deferred(
+    "tune",
+    "Search settings of an experiment with Optuna; each trial is a run.",
+    "jaxrl_rollouts.sweep.tune:main",
 )
 BENCH = deferred(
     "bench",

@@ -96,7 +96,7 @@ def main(arguments: Sequence[str], prog: str) -> None:
         return
     if first.startswith("-") and first not in ("-h", "--help"):
         raise ConfigError("sweep", first, "the name of an experiment before any option")
-    ours, theirs = split(arguments[not first.startswith("-") :])
+    ours, theirs = split(arguments[not first.startswith("-") :], own_options())
     asked = parsing.read(
         lambda: tyro.cli(
             SweepOptions, args=ours, prog=f"{prog} EXPERIMENT", description=DESCRIPTION
@@ -108,9 +108,9 @@ def main(arguments: Sequence[str], prog: str) -> None:
     start(first, asked, theirs, shlex.join([PROG, "sweep", *arguments]))
 
 
-def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Options of a sweep with their values, and what is left for its runs."""
-    known = {"-h", "--help", *own_options()}
+def split(arguments: Sequence[str], own: Sequence[str]) -> tuple[list[str], list[str]]:
+    """These options with their values, and what is left for the runs."""
+    known = {"-h", "--help", *own}
     ours: list[str] = []
     theirs: list[str] = []
     place = theirs

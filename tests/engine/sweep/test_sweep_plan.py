@@ -12,7 +12,7 @@ import pytest
 
 from jaxrl_rollouts.errors import CheckpointError, ConfigError
 from jaxrl_rollouts.plugins import Experiment, load_experiment
-from jaxrl_rollouts.sweep.command import SweepOptions, split
+from jaxrl_rollouts.sweep.command import SweepOptions, own_options, split
 from jaxrl_rollouts.sweep.plan import (
     Plan,
     folder_name,
@@ -175,7 +175,7 @@ def test_names_of_folders_are_plain(values: list[Any], name: str) -> None:
 
 def test_options_of_the_sweep_are_told_from_those_of_its_runs() -> None:
     words = ["--seeds", "0", "1", "--study.rate", "0.1", "--no_progress", "--out=here", "-h"]
-    ours, theirs = split(words)
+    ours, theirs = split(words, own_options())
     assert ours == ["--seeds", "0", "1", "--no_progress", "--out=here", "-h"]
     assert theirs == ["--study.rate", "0.1"]
     assert SweepOptions().retries == 3
