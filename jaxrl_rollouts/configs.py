@@ -33,9 +33,6 @@ def check(config: Any, path: str = "") -> None:
     Args:
         config: a dataclass instance.
         path: what it is called; goes before the names of its settings in messages.
-
-    Raises:
-        ConfigError: a setting out of its range, or whatever the `validate` methods raise.
     """
     for field in dataclasses.fields(config):
         for name, nested in _nested(field.name, getattr(config, field.name)):

@@ -36,11 +36,7 @@ class Ensemble(NamedTuple):
 
 
 def ensemble(network: Network, size: int) -> Ensemble:
-    """Stack `size` independently initialised copies of `network`.
-
-    Raises:
-        ValueError: `size` below 1.
-    """
+    """Stack `size` independently initialised copies of `network`."""
     if size < 1:
         raise ValueError(f"size: found {size}, expected at least 1")
 

@@ -60,9 +60,6 @@ class Seeds:
             iteration: how many there were before the chunk.
             metrics: of the chunk, on the host.
             folder: of the training's checkpoints.
-
-        Raises:
-            DivergenceError: a seed diverged that may not be dropped, or the last of all did.
         """
         metrics = {name: value[:, : self.count] for name, value in metrics.items()}
         for name, value in metrics.items():

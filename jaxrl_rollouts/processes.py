@@ -45,10 +45,6 @@ def join(
 
     Where none of the first three is given, SLURM, Open MPI or a TPU pod says it (jax reads their
     variables).
-
-    Raises:
-        ConfigError: nothing says who they are, or jax has computed already.
-        PeerError: they do not come.
     """
     # On CPUs results travel over TCP. Who is left when another one dies can still say so.
     jax.config.update("jax_enable_recoverability", True)

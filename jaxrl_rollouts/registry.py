@@ -59,11 +59,7 @@ class Registry(Mapping[str, type]):
         return any(name == known for known in self)
 
     def name_of(self, settings: Any) -> str:
-        """The name of what these settings are of.
-
-        Raises:
-            ConfigError: they are none of these.
-        """
+        """The name of what these settings are of."""
         cls = type(settings)
         place = f"{cls.__module__}:{cls.__qualname__}"
         for name, ours in self._ours.items():

@@ -47,9 +47,6 @@ def add(replay: Replay, rows: PyTree, valid: jax.Array | None = None) -> Replay:
         replay: the buffer.
         rows: leaves `[n, ...]` with `n` at most the capacity.
         valid: `[n]` bool; rows that are False are left out and take no room.
-
-    Raises:
-        ValueError: more rows than the buffer can hold.
     """
     count = jax.tree.leaves(rows)[0].shape[0]
     if count > replay.capacity:

@@ -52,11 +52,7 @@ def network_like(given: Any) -> NetworkLike:
 
 
 def built(given: NetworkLike, shape: FieldShape) -> FieldNetwork:
-    """The network on fields of a shape.
-
-    Raises:
-        ConfigError: it does not fit the fields.
-    """
+    """The network on fields of a shape."""
     if not isinstance(given, FieldNetwork | Network | nn.Module):
         net = given.make(shape)
         return net if net.shape else net._replace(shape=shape)

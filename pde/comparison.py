@@ -138,11 +138,7 @@ def solver_conditions(fields: FieldSet, stride: int) -> np.ndarray:
 
 
 def solver(arms: Comparison) -> Evaluation:
-    """The equation's own solver on the emulator's grid, in float32.
-
-    Raises:
-        DataError: as `solver_conditions`.
-    """
+    """The equation's own solver on the emulator's grid, in float32."""
     conditions = solver_conditions(arms.test, arms.stride)
     test, own = arms.test, arms.own
     which = equation(test.equation)

@@ -106,9 +106,6 @@ def agreement(members: jax.Array) -> jax.Array:
 
     Returns:
         `[T, B]` in [-1, 1]; -1 where a member is not finite.
-
-    Raises:
-        ValueError: fewer than two members.
     """
     if members.shape[0] < 2:
         raise ValueError(f"members: found {members.shape[0]}, expected at least 2")

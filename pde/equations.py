@@ -175,11 +175,7 @@ def join_solver(arrays: Any, rest: Any) -> Solver:
 
 
 def equation(name: str) -> Equation:
-    """An equation by name.
-
-    Raises:
-        ConfigError: there is none of that name.
-    """
+    """An equation by name."""
     if name not in EQUATIONS:
         raise unknown("equation", name, EQUATIONS)
     return EQUATIONS[name]

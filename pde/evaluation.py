@@ -183,9 +183,6 @@ def evaluate(
         params: `[seeds, ...]`.
         test: the trajectories.
         context: of the run; None keeps nothing.
-
-    Raises:
-        Interrupted: the context's stop flag was raised.
     """
     on = test.settings
 

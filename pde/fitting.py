@@ -100,10 +100,6 @@ class Fitted(NamedTuple):
 
         Returns:
             `[steps, N, C, *X]` in the data's units, the start left out; float64 where `initial` is.
-
-        Raises:
-            DataError: fields of another shape, or not finite.
-            ConfigError: `steps` below 1, or conditions that are not the emulator's.
         """
         own = self.emulator
         start: Any = initial

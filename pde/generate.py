@@ -89,10 +89,6 @@ def generate(config: Simulation, *, progress: bool = False) -> Iterator[Solved]:
     """Solve chunk after chunk.
 
     Trajectory `i` depends on the seed and on `i` only.
-
-    Raises:
-        ConfigError: a setting is out of range.
-        DivergenceError: a solution became infinite; names the trajectory and its parameters.
     """
     check(config)
     solve = _solver(replace(config, trajectories=1, seed=0))

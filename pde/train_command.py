@@ -212,12 +212,7 @@ def cut_note(name: str, cuts: np.ndarray, count: int) -> str:
 
 
 def split(config: TrainConfig) -> tuple[FieldSet, FieldSet]:
-    """Trajectories to train and to test on, both checked.
-
-    Raises:
-        ConfigError: no file.
-        DataError: fields that cannot be trained on, or too few of them.
-    """
+    """Trajectories to train and to test on, both checked."""
     if not config.file:
         raise ConfigError(
             "file", "nothing", "a file of trajectories: jaxrl-rollouts pde train FILE"
@@ -254,11 +249,7 @@ def _read(config: TrainConfig, file: str) -> FieldSet:
 
 
 def held_out(config: TrainConfig, fitted: Fitted, test: FieldSet, context: RunContext) -> Holdout:
-    """The test trajectories in units of the training data, and how they are measured on.
-
-    Raises:
-        DataError: trajectories too short for the rollouts, or others than the run began with.
-    """
+    """The test trajectories in units of the training data, and how they are measured on."""
     own = fitted.emulator
     u = narrowed(test.read(slice(None), slice(0, None, config.stride)))
     check_constant(test.path, u, own.constant, own.names)

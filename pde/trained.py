@@ -185,13 +185,6 @@ class TrainedEmulator:
         Returns:
             `[steps, C, *N]` or `[steps, B, C, *N]`, the start left out, float64 where the fields
             given are, else float32; constant channels are what they were.
-
-        Raises:
-            DataError: fields of another shape, or not finite; or a constant channel that changes
-                within a history; or more steps than the free memory holds.
-            ConfigError: `steps` below 1; conditions that are not the emulator's, or any beside
-                trajectories.
-            CheckpointError: there is no such seed.
         """
         if not isinstance(steps, int | np.integer) or steps < 1:
             raise ConfigError("steps", steps, "a whole number from 1")
@@ -231,9 +224,6 @@ class TrainedEmulator:
 
         Args:
             folder: made where there is none.
-
-        Raises:
-            StorageError: it cannot be written.
         """
         facts = {
             **self.facts,

@@ -44,11 +44,7 @@ class Validation:
 
     @staticmethod
     def of(own: TrainedEmulator, fields: FieldSet) -> Validation:
-        """On trajectories in the units of an emulator.
-
-        Raises:
-            DataError: other channels or points than it was made for, or too few frames.
-        """
+        """On trajectories in the units of an emulator."""
         history, stride = own.history, own.stride
         shape = (own.width, *own.grid)
         if fields.shape[2:] != shape:

@@ -29,12 +29,7 @@ def call(
     prog: str,
     description: str = "",
 ) -> None:
-    """Read the arguments of a function, or of a table of subcommands, and call what was meant.
-
-    Raises:
-        ConfigError: an argument is unknown, missing or malformed.
-        SystemExit: help was asked for.
-    """
+    """Read the arguments of a function, or of a table of subcommands, and call what was meant."""
     arguments = list(arguments)
     if isinstance(commands, Mapping):
         arguments = arguments or ["--help"]

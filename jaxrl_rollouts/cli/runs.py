@@ -209,12 +209,7 @@ def resume(
 
 
 def _with_data(folder: RunFolder, config: Any, moved: Path | None) -> Any:
-    """The configuration with its data file where it lies now.
-
-    Raises:
-        ConfigError: the experiment has no data file, or the file has another name, which is part of
-            the names of the run's checkpoints.
-    """
+    """The configuration with its data file where it lies now."""
     name = next((n for n in DATA if isinstance(getattr(config, n, None), str)), None)
     if name is None:
         if moved is None:

@@ -27,11 +27,7 @@ class Wanted(NamedTuple):
 
 
 def taken(arguments: Sequence[str]) -> tuple[list[str], Wanted | None]:
-    """A command line without these options, and what they ask for, if anything.
-
-    Raises:
-        ConfigError: some of them, but not all, or a value that is none.
-    """
+    """A command line without these options, and what they ask for, if anything."""
     words = list(arguments)
     if not any(word.split("=")[0] in OPTIONS for word in words):
         return words, None

@@ -42,9 +42,6 @@ def add_claim(
             them, the claim is "not converged".
         time_constants: of critics whose cells do not know them.
         claim: source, bound, `statistic` and `undecided`, as of `Claim.of`.
-
-    Raises:
-        ValueError: no bound, or several, or the report has a claim of that name.
     """
     clocks = (time_constants, *(cell.time_constants for cell in cells))
     late = min((clock for clock in clocks if clock is not None), default=None)

@@ -88,9 +88,6 @@ class Cell:
 
         `cell["error", :, 20:]` is `cell["error"][:, 20:]`. In a cell that diverged it is NaN, with
         one entry along every axis but the seeds', so that means over parts are `[seeds]` there too.
-
-        Raises:
-            KeyError: neither has the metric; says what there is.
         """
         metric, *index = key if isinstance(key, tuple) else (key,)
         if self.diverged:

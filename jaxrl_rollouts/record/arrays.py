@@ -26,10 +26,6 @@ def remember(
         stage: whose folder they are kept in, as `name.npz`, with its digest beside it.
         name: of the file.
         measure: makes the arrays.
-
-    Raises:
-        TypeError: something measured is no array of numbers or text.
-        Interrupted: the context's stop flag was raised before it was measured.
     """
     path = context.folder.stage(stage) / f"{name}.npz" if context else None
     if path and is_sealed(path):

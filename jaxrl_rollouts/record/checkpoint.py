@@ -63,9 +63,6 @@ def save(
         tree: leaves may be jax arrays (typed keys too), numpy arrays and Python numbers.
         keep: how many, this one included.
         texts: what else belongs to it, by file name; see `text`.
-
-    Raises:
-        StorageError: the disk is full, say; the checkpoints before it are as they were.
     """
     own, folder = folder, processes.shared(folder).absolute()
     work, path = folder / WRITING, folder / str(step)

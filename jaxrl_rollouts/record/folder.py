@@ -101,12 +101,7 @@ class RunFolder:
 
     @classmethod
     def at(cls, path: str | Path, name: str) -> RunFolder:
-        """Open this folder, or make it for a program that is no experiment of the command line.
-
-        Raises:
-            StorageError: it cannot be made.
-            CheckpointError: its `run.json` is of another format.
-        """
+        """Open this folder, or make it for a program that is no experiment of the command line."""
         path = Path(path)
         if (path / "run.json").exists():
             return cls.open(path)
@@ -121,12 +116,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:
-        """Open an existing run folder.
-
-        Raises:
-            CheckpointError: it is missing, has no readable `run.json`, or another format.
-            DataError: a link in it leads out of it, or a pipe lies there.
-        """
+        """Open an existing run folder."""
         path = Path(path)
         if not path.is_dir():
             raise CheckpointError(f"{path}: found no folder, expected a run folder")
@@ -215,9 +205,6 @@ class RunFolder:
         Args:
             name: of the data.
             **facts: by which they are known (`sha256`).
-
-        Raises:
-            DataError: they are not those that an earlier session had.
         """
         path = self.path / "run.json"
         record = read_json(path, "a run folder")

@@ -25,9 +25,6 @@ class FolderLock:
     The operating system's own lock goes with its process, so one that died holds nothing. Where
     the file system has none (some network file systems), the file itself is the lock: it is
     taken over from a process of this machine that is no more.
-
-    Raises:
-        CheckpointError: another process holds it; says which.
     """
 
     def __init__(self, folder: Path) -> None:

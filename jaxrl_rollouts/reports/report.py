@@ -241,10 +241,6 @@ def publish(folder: str | Path, results: str | Path) -> Path:
     """Copy a finished report and its pictures to `results/<experiment>/`; returns that folder.
 
     Pictures of a report that lay there before are removed, other files stay.
-
-    Raises:
-        CheckpointError: no finished report in `folder`, or a picture of it is missing.
-        DataError: a report that names other places, or files that lead there.
     """
     folder = Path(folder)
     report = load_report(folder)

@@ -23,9 +23,6 @@ def collect(folder: Path, plan: Plan) -> Report:
 
     Seeds of the same dataset and method stand together in a row. One that diverged is NaN there,
     since the mean of the others would hide it; other failures and what is not finished are counted.
-
-    Raises:
-        OSError: the folder cannot be written to.
     """
     found = {task.name: finished_report(folder / task.name) for task in plan.tasks}
     status = {task.name: _status(folder, task, found[task.name]) for task in plan.tasks}

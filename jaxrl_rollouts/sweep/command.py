@@ -128,13 +128,7 @@ def own_options() -> list[str]:
 
 
 def start(name: str, asked: SweepOptions, given: Sequence[str], command: str) -> None:
-    """Plan, and run what is missing or hand it over.
-
-    Raises:
-        ConfigError: a setting is wrong, or another sweep is in the folder.
-        UserError: tasks failed; the report says which.
-        Interrupted: stopped on request.
-    """
+    """Plan, and run what is missing or hand it over."""
     experiment = plugins.load_experiment(name)
     swept = {"dataset": asked.datasets, "method": asked.methods, "seed": asked.seeds}
     try:

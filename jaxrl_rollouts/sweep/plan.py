@@ -89,9 +89,6 @@ def make_plan(
         command: the command line that plans.
         directory: where tasks start.
         vary: values of other options by name; a method without one of them is run once.
-
-    Raises:
-        ConfigError: a setting is wrong, or no method has one that is varied.
     """
     swept = {axis: list(dict.fromkeys(swept[axis])) for axis in SETTINGS if swept.get(axis)}
     names = {axis: _setting(experiment, axis, values, given) for axis, values in swept.items()}
@@ -131,11 +128,7 @@ def make_plan(
 
 
 def varied(texts: Iterable[str]) -> dict[str, list[str]]:
-    """Values of options, of `expectile=0.7,0.9`.
-
-    Raises:
-        ConfigError: a text of another form, or an option twice.
-    """
+    """Values of options, of `expectile=0.7,0.9`."""
     found: dict[str, list[str]] = {}
     for text in texts:
         name, equals, values = text.lstrip("-").replace("_", "-").partition("=")
@@ -218,11 +211,7 @@ def _check_names(tasks: Iterable[Task]) -> None:
 
 
 def joined(folder: Path, plan: Plan) -> Plan:
-    """The plan with the tasks that the folder has already: a sweep may grow.
-
-    Raises:
-        ConfigError: a task was begun there with another command, or another experiment was.
-    """
+    """The plan with the tasks that the folder has already: a sweep may grow."""
     if not (folder / PLAN).exists():
         return plan
     before = read_plan(folder)

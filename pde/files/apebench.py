@@ -44,9 +44,6 @@ def read_apebench(path: str | Path) -> FieldSet:
     A scenario of the difficulty or normalized kind has no units: its frames are 1 apart and
     its domain has extent 1. Our writer adds `"trajectories": {"dt": [...], "domain_extent":
     [...], "viscosity": [...]}`, which goes before the numbers of `info`.
-
-    Raises:
-        DataError: an array or a description that is missing, misshapen or not finite.
     """
     path = Path(path)
     mapped = map_npy(path)
@@ -162,10 +159,6 @@ def write_apebench(
         name: of the scenario; that of the file unless given.
         parameter: the name of the equation's parameter.
         dtype: of the fields.
-
-    Raises:
-        ConfigError: another split, or a file of another ending.
-        DataError: nothing to write, chunks that do not fit each other, or it cannot be written.
     """
     path = Path(path)
     if split not in SPLITS:

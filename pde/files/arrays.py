@@ -110,9 +110,6 @@ def complete(
         fields: the set.
         boundaries, dx: for all axes or one for each; () to leave them.
         dt: time between frames; None likewise.
-
-    Raises:
-        ConfigError: as many as there are neither axes nor one, or other than in the file.
     """
     axes, name = len(fields.shape[3:]), fields.path.name
     for key, given in (("boundaries", boundaries), ("dx", dx)):
@@ -148,9 +145,6 @@ def read_arrays(path: str | Path, axes: int | None = None) -> FieldSet:
     Args:
         path: the file.
         axes: of space, where the archive has no `axes`; see `from_arrays`.
-
-    Raises:
-        DataError: as `from_arrays`, or a file that cannot be read.
     """
     path = Path(path)
     arrays = read_npz(path) if zipfile.is_zipfile(path) else {"u": read_npy(path)}

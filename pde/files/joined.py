@@ -43,9 +43,6 @@ def joined(sets: Sequence[FieldSet]) -> FieldSet:
 
     Args:
         sets: of the same frames, channels, points and boundaries.
-
-    Raises:
-        DataError: one that differs from the first, or lacks a parameter of the others.
     """
     first, *others = sets
     if not others:

@@ -47,10 +47,6 @@ def write_pdearena(
         chunks: of `generate`.
         split: train, valid or test.
         viscosity: store the equation's parameter as `v`.
-
-    Raises:
-        ConfigError: another split.
-        DataError: nothing to write, or it cannot be written.
     """
     path = Path(path)
     if split not in SPLITS:
@@ -93,11 +89,7 @@ def append(group: h5py.Group, columns: Mapping[str, np.ndarray], count: int) -> 
 
 
 def read_pdearena(path: str | Path) -> FieldSet:
-    """Look into a file; its fields are read when needed.
-
-    Raises:
-        DataError: another layout, or an array that is missing, misshapen or not finite.
-    """
+    """Look into a file; its fields are read when needed."""
     path = Path(path)
     with open_hdf5(path) as file:
         found = find_group(file)

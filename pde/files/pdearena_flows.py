@@ -60,9 +60,6 @@ def read_pdearena_flows(path: str | Path) -> FieldSet:
     Whatever else has a number for every trajectory, `buo_y` among it, becomes one of `parameters`.
     Boundaries are walls, which the published sets have, unless the group has `periodic`, as those
     of `write_pdearena_flows` do. `dx` and `dt` go before `x` and `t`, which stand in for them.
-
-    Raises:
-        DataError: another layout, or an array that is missing, misshapen or not finite.
     """
     path = Path(path)
     with open_hdf5(path) as file:
@@ -155,10 +152,6 @@ def write_pdearena_flows(
         split: train, valid or test.
         parameter: the name of the equation's parameter.
         equation: that was solved.
-
-    Raises:
-        ConfigError: another split.
-        DataError: nothing to write, no single field in the plane, or it cannot be written.
     """
     path = Path(path)
     if split not in SPLITS:

@@ -56,9 +56,6 @@ def read_pdebench(path: str | Path) -> FieldSet:
 
     Numbers among the file's attributes (`beta`, `Nu`, `eta`, ...) become `parameters`; force and
     permeability are `constant` channels.
-
-    Raises:
-        DataError: another layout, or an array that is missing, misshapen or not finite.
     """
     path = Path(path)
     with open_hdf5(path) as file:

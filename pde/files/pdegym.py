@@ -51,11 +51,7 @@ def pdegym_key(file: h5py.File) -> str | None:
 
 
 def read_pdegym(path: str | Path) -> FieldSet:
-    """Look into a file; its fields are read when needed. Axes are as they are stored.
-
-    Raises:
-        DataError: another layout, or an array that is misshapen or not finite.
-    """
+    """Look into a file; its fields are read when needed. Axes are as they are stored."""
     path = Path(path)
     with open_hdf5(path) as file:
         key = pdegym_key(file)

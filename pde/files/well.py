@@ -56,9 +56,6 @@ def read_well(path: str | Path) -> FieldSet:
     Scalars that do not vary over time, and the simulation's parameters, become `parameters`;
     those that do are left out. Time between frames and extents are those of the axes, unless the
     file is of our writer, which keeps both exactly.
-
-    Raises:
-        DataError: a group, attribute or array that is missing, misshapen or not finite.
     """
     path = Path(path)
     with open_hdf5(path) as file:

@@ -58,11 +58,6 @@ def write_well(
         dtype: of fields, scalars and axes; the schema's is float32.
         constant: channels that are constant in time, by number: written once for all frames
             (`time_varying` false), a vector where all of its components are.
-
-    Raises:
-        ConfigError: another split.
-        DataError: nothing to write, chunks that do not fit each other, a constant channel that
-            changes, or it cannot be written.
     """
     path = Path(path)
     if split not in SPLITS:

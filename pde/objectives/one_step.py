@@ -148,11 +148,7 @@ class OneStepObjective(StepObjective):
     frequency_weight: float = number(0.0, least=0)
 
     def one_step(self, net: FieldNetwork, scale: Scale) -> OneStep:
-        """The step and its loss, with settings checked.
-
-        Raises:
-            ConfigError: a setting is out of range, or `frequency_weight` between walls.
-        """
+        """The step and its loss, with settings checked."""
         check(self)
         check_scale(scale)
         if self.frequency_weight:

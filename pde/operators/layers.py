@@ -140,9 +140,6 @@ class PeriodicConv(nn.Module):
 
     As many axes as `padding` has entries; by default one circle. The kernel is `[width] * axes`
     wide and `[Cin, features]` deep.
-
-    Raises:
-        ConfigError: the reach of the kernel is longer than an axis.
     """
 
     features: int
