@@ -20,7 +20,7 @@ import numpy as np
 
 from .errors import DataError
 from .foreign import expanded, free_memory
-from .record.sealed import is_sealed, seal_file
+from .record.files import is_sealed, seal_file
 from .trees import PyTree
 
 Stream = Literal["auto", "always", "never"]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from jaxrl_rollouts.cli.shown import option
-from jaxrl_rollouts.compare.clock import add_clock, clock_rows
+from jaxrl_rollouts.compare.claims import add_clock, clock_rows
 from jaxrl_rollouts.compare.grid import Cell
 from jaxrl_rollouts.configs import REGISTRY, chosen, positive
 from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxrl_rollouts.compare.claims import claims
-from jaxrl_rollouts.compare.clock import add_clock, clock_rows
+from jaxrl_rollouts.compare.claims import add_clock, claims, clock_rows
 from jaxrl_rollouts.compare.grid import Cell, run_grid
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError

@@ -15,7 +15,7 @@ from dataclasses import replace
 import jax
 import numpy as np
 
-from jaxrl_rollouts.compare.clock import add_clock, clock_rows
+from jaxrl_rollouts.compare.claims import add_clock, clock_rows
 from jaxrl_rollouts.offline.environments.plane import PLANE
 from jaxrl_rollouts.offline.methods.model_based import Rollouts
 from jaxrl_rollouts.record.context import RunContext

@@ -13,8 +13,7 @@ from dataclasses import replace
 import jax
 import numpy as np
 
-from jaxrl_rollouts.compare.claims import claims
-from jaxrl_rollouts.compare.clock import add_clock, clock_rows
+from jaxrl_rollouts.compare.claims import add_clock, claims, clock_rows
 from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.offline.agents.sac import SacConfig

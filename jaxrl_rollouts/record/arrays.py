@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .context import RunContext, poll
-from .opening import replacing
-from .sealed import is_sealed, seal_file
+from .files import is_sealed, replacing, seal_file
 
 
 def remember(

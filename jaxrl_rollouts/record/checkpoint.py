@@ -25,8 +25,7 @@ from orbax.checkpoint import v1 as _ocp
 from .. import devices, processes
 from ..errors import CheckpointError, DamagedError, StorageError, one_line
 from ..trees import PyTree
-from .files import read_json, write_json_atomically
-from .sealed import file_digests, file_sha256, sync
+from .files import file_digests, file_sha256, read_json, sync, write_json_atomically
 
 ocp: Any = _ocp  # its path type is narrower than what it takes
 DIGESTS = "digests.json"

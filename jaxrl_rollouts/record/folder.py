@@ -25,10 +25,17 @@ from ..config_json import earlier_version, read, to_json
 from ..configs import check
 from ..errors import CheckpointError, DataError, StorageError
 from ..foreign import code_in
-from .files import plain, read_json, write_json_atomically
-from .opening import append, check_contents, drop_torn_line
+from .files import (
+    append,
+    check_contents,
+    drop_torn_line,
+    plain,
+    read_json,
+    sealed,
+    unsealed,
+    write_json_atomically,
+)
 from .provenance import current_versions
-from .sealed import sealed, unsealed
 
 MEASURED = "measured"  # what a cell keeps of itself beside its training, `MEASURED.npz`
 FORMAT = 1  # of run.json; raised when an older reader would misunderstand it

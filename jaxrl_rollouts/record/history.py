@@ -10,7 +10,7 @@ from typing import NamedTuple, overload
 
 import numpy as np
 
-from .opening import append, replacing
+from .files import append, replacing
 
 
 class Record(NamedTuple):

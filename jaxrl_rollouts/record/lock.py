@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CheckpointError
-from .opening import regular
+from .files import regular
 
 try:
     import fcntl

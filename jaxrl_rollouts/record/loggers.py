@@ -20,9 +20,8 @@ import numpy as np
 
 from ..configs import unknown
 from ..errors import MissingExtraError
-from .files import plain, write_atomically
+from .files import append, drop_torn_line, plain, write_atomically
 from .history import Record
-from .opening import append, drop_torn_line
 from .progress import Progress as Progress
 
 Metrics = Mapping[str, Any]

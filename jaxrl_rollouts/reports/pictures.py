@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 from PIL import Image
 
-from ..record.opening import replacing
+from ..record.files import replacing
 from .statistics import STATISTICS, Summary, iqm, spread
 
 # Okabe and Ito's palette, without its yellow (too pale on white): distinct for all common kinds

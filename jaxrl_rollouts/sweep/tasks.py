@@ -11,10 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from ..errors import CheckpointError, DivergenceError, UserError, printable
-from ..record.files import read_json, write_json_atomically
+from ..record.files import check_contents, read_json, regular, write_json_atomically
 from ..record.interrupts import StopFlag
 from ..record.lock import FolderLock
-from ..record.opening import check_contents, regular
 from ..reports.report import Report, load_report
 from .plan import Task
 

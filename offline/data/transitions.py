@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.errors import DataError
-from jaxrl_rollouts.record.sealed import file_sha256 as file_sha256
+from jaxrl_rollouts.record.files import file_sha256 as file_sha256
 
 from .catalogue import CATALOGUE
 

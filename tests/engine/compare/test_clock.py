@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.compare.claims import claims
-from jaxrl_rollouts.compare.clock import add_clock, clock_rows
+from jaxrl_rollouts.compare.claims import add_clock, claims, clock_rows
 from jaxrl_rollouts.compare.grid import Cell
 from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.reports.claims import Claim, counted

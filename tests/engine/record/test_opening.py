@@ -16,14 +16,19 @@ from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import DataError, Interrupted
 from jaxrl_rollouts.record.arrays import remember
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.record.files import read_json, write_atomically
+from jaxrl_rollouts.record.files import (
+    append,
+    check_contents,
+    drop_torn_line,
+    read_json,
+    seal_file,
+    write_atomically,
+)
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.record.interrupts import StopFlag
 from jaxrl_rollouts.record.lock import FolderLock
 from jaxrl_rollouts.record.loggers import CsvLogger, JsonlLogger
-from jaxrl_rollouts.record.opening import append, check_contents, drop_torn_line
-from jaxrl_rollouts.record.sealed import seal_file
 from jaxrl_rollouts.sweep.plan import Task
 from jaxrl_rollouts.sweep.tasks import run_task
 

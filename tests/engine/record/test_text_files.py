@@ -15,15 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxrl_rollouts.errors import CheckpointError
-from jaxrl_rollouts.record.files import json_text, plain, read_json, write_json_atomically
-from jaxrl_rollouts.record.opening import drop_torn_line
-from jaxrl_rollouts.record.sealed import (
+from jaxrl_rollouts.record.files import (
+    drop_torn_line,
     file_digests,
     file_sha256,
     is_sealed,
+    json_text,
+    plain,
+    read_json,
     seal_file,
     sealed,
     unsealed,
+    write_json_atomically,
 )
 
 
