@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
-import json
 import math
 import types
 import typing
@@ -65,12 +63,6 @@ def earlier_version(instead: str) -> Iterator[None]:
         hint = f"settings were renamed since it was written: {instead}"
         hint = f"{error.hint} {hint}" if error.hint else hint
         raise ConfigError(error.setting, error.found, error.expected, hint) from None
-
-
-def digest(config: Any) -> str:
-    """Twelve hex digits that depend on the values of `config` only, not on machine or session."""
-    text = json.dumps(to_json(config), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _plain(value: Any) -> Any:

@@ -195,17 +195,8 @@ def evaluate(
         shared = (steps[0][0], test.truth(), test.fields.conditions)
         rolled = map_seeds(_rolled(emulator, on, test.axes), (params, keys), shared)
         (squares, errors), (result, fields, flow) = jax.tree.map(np.asarray, (single, rolled))
-        return Evaluation(
-            result.correlation,
-            result.late,
-            squares,
-            errors,
-            fields[0],
-            result.nrmse,
-            result.relative_l1,
-            result.vrmse,
-            *flow,
-        )._asdict()
+        single = {"one_step": squares, "first_error": errors, "rollout": fields[0]}
+        return {**result._asdict(), **flow._asdict(), **single}
 
     return Evaluation(**remember(context, name, "evaluated", measure))
 

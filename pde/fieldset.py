@@ -120,13 +120,6 @@ def from_units(units: Sequence[Scaling], fields: Any, axes: int, dtype: Any = np
     return fields / factor + shift
 
 
-CONDITIONS: Mapping[str, Scaling] = {  # PDE-Refiner's; others are seen as they are
-    "dt": Scaling(0.15, 100.0),
-    "dx": Scaling(0.2, 100.0),
-    "viscosity": Scaling(0.5, 100.0),
-}
-
-
 def condition_values(fields: FieldSet, name: str) -> np.ndarray:
     """A condition of every trajectory as the file has it: `[trajectories, columns]`."""
     rows = fields.shape[0]

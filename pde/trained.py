@@ -42,7 +42,7 @@ from .emulator import (
     grid_of,
 )
 from .field import roll_emulator
-from .fieldset import CONDITIONS, FieldSet, Scaling, condition_values, from_units, to_units
+from .fieldset import FieldSet, Scaling, condition_values, from_units, to_units
 from .registries import NETWORKS, OBJECTIVES
 
 Range = tuple[float, float]
@@ -50,11 +50,6 @@ Range = tuple[float, float]
 FORMAT = 2
 FILE = "emulator.json"
 CUSTOM = "custom"  # the key of a network that is neither this library's nor announced
-
-
-def scalings(names: tuple[str, ...]) -> dict[str, Scaling]:
-    """How this library scales conditions of these names."""
-    return {name: CONDITIONS.get(name, Scaling()) for name in names}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What comparisons draw: training curves of the cells of a grid, levels, sweeps.
+"""What comparisons draw: training curves of the cells of a grid, and levels.
 
 Functions take axes, so that they can be put together:
 
@@ -14,9 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import ArrayLike
 
 from ..reports import pictures
 from ..reports.report import Report
@@ -74,24 +72,3 @@ def level(ax: Axes, value: float, label: str = "", *, linestyle: str = "--", **s
     """A horizontal line: an optimum, a threshold, what the behaviour earned."""
     style = {"color": "black", "linewidth": 0.8} | style
     ax.axhline(value, linestyle=linestyle, label=label or None, **style)
-
-
-def sweep(
-    ax: Axes,
-    at: ArrayLike,
-    values: Sequence[ArrayLike],
-    label: str | None = None,
-    *,
-    colours: Mapping[str, str] | None = None,
-    shade: str | None = None,
-    line: str = "o-",
-) -> None:
-    """Means over seeds of `values` `[points][seeds]` along a setting `[points]`; dots are seeds.
-
-    The label decides the colour, as in `pictures.colour`, where no `shade` does; `line` is
-    matplotlib's format of the means.
-    """
-    shade = shade or pictures.colour(label or "", colours)
-    ax.plot(at, [np.asarray(v).mean() for v in values], line, color=shade, label=label)
-    for x, seeds in zip(np.asarray(at), values, strict=True):
-        ax.plot([x] * len(np.asarray(seeds)), seeds, ".", color=shade, alpha=0.5)

@@ -43,7 +43,6 @@ class Cell:
         seeds, diverged: how many, and whether training failed on non-finite numbers (every metric
             is then NaN); filled in by `run_grid`.
         point: the value of every axis of the grid it lies in.
-        part: which of the seeds that were trained side by side are this cell's; None for all.
     """
 
     history: History | None = None
@@ -55,7 +54,6 @@ class Cell:
     seeds: int = 0
     point: Mapping[str, Any] = field(default_factory=dict)
     diverged: bool = False
-    part: slice | None = None
 
     @classmethod
     def of(
@@ -69,12 +67,6 @@ class Cell:
     ) -> Cell:
         """What `loop.train` returned; the state is not kept."""
         return cls(trained.history, extra or {}, measure, per_iteration, trained.run_seconds, rate)
-
-    def parts(self, count: int) -> list[Cell]:
-        """As many cells, of settings that were trained side by side; seeds vary fastest."""
-        each = self.seeds // count
-        slices = [slice(n * each, (n + 1) * each) for n in range(count)]
-        return [replace(self, seeds=each, part=part) for part in slices]
 
     @property
     def time_constants(self) -> float | None:
@@ -94,14 +86,10 @@ class Cell:
             axes = [i for i in index[1:] if not isinstance(i, int | np.integer)]
             return np.full((self.seeds, *[1] * len(axes)), np.nan)
         if metric in self.extra:
-            return np.asarray(self.extra[metric])[self._own][tuple(index)]
+            return np.asarray(self.extra[metric])[tuple(index)]
         if self.history is None:
             raise KeyError(f"{metric}: not measured; measured are {sorted(self.extra)}")
-        return self.history.last(metric)[self._own][tuple(index)]
-
-    @property
-    def _own(self) -> Any:
-        return ... if self.part is None else self.part  # what is no array of seeds has no parts
+        return self.history.last(metric)[tuple(index)]
 
     def __contains__(self, metric: str) -> bool:
         """Whether a metric was recorded or measured; one that diverged has every metric."""
@@ -115,7 +103,7 @@ class Cell:
         if self.history is None:
             raise KeyError(f"{metric}: nothing was trained")
         iterations, values = self.history.curve(metric)
-        return iterations * self.per_iteration, values.T[self._own]
+        return iterations * self.per_iteration, values.T
 
 
 class Grid(Mapping[Any, Cell]):

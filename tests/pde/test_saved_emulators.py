@@ -17,12 +17,12 @@ from fixtures import tiny
 
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError, UserError
 from jaxrl_rollouts.pde.field import roll_emulator
-from jaxrl_rollouts.pde.fieldset import CONDITIONS, Scaling
+from jaxrl_rollouts.pde.fieldset import Scaling
 from jaxrl_rollouts.pde.files import from_arrays
 from jaxrl_rollouts.pde.objectives import Mse, Refiner
 from jaxrl_rollouts.pde.operators import Fno, Unet
 from jaxrl_rollouts.pde.saved import load_emulator
-from jaxrl_rollouts.pde.trained import TrainedEmulator, scalings
+from jaxrl_rollouts.pde.trained import TrainedEmulator
 
 N, SEEDS = 8, 2
 RESNET = tiny()
@@ -40,6 +40,9 @@ def trained(network: Any, objective: Any, **more: Any) -> TrainedEmulator:
     return replace(empty, params=params)
 
 
+VISCOSITY = Scaling(0.5, 100.0)
+
+
 def start(*lead: int) -> np.ndarray:
     return np.random.default_rng(0).normal(size=(*lead, 1, N)).astype(np.float32)
 
@@ -47,7 +50,7 @@ def start(*lead: int) -> np.ndarray:
 @pytest.fixture(scope="module")
 def seeing() -> TrainedEmulator:
     """One that sees a viscosity, of two seeds."""
-    return trained(FNO, ONE_STEP, conditions=scalings(("viscosity",)), dt=0.2)
+    return trained(FNO, ONE_STEP, conditions={"viscosity": VISCOSITY}, dt=0.2)
 
 
 @pytest.fixture
@@ -68,7 +71,7 @@ def test_a_loaded_emulator_rolls_as_the_saved_one(seeing: TrainedEmulator, folde
 
 
 def test_rolling_scales_conditions_as_training_does(seeing: TrainedEmulator) -> None:
-    table = CONDITIONS["viscosity"](np.array([[0.51], [0.58]]))
+    table = VISCOSITY(np.array([[0.51], [0.58]]))
     params = jax.tree.map(lambda x: x[0], seeing.params)
     roll = jax.jit(functools.partial(roll_emulator, seeing.emulator), static_argnums=4)
     expected = roll(params, start(2), jnp.asarray(table, jnp.float32), jax.random.key(0), 1)

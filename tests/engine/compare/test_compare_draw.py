@@ -48,12 +48,3 @@ def test_a_diverged_cell_is_left_out() -> None:
     _, (ax,) = figure()
     draw.curves(ax, {"base": Cell(diverged=True, seeds=2), "ravl": cell(1.0)}, "return")
     assert [line.get_label() for line in ax.lines] == ["ravl"]
-
-
-def test_a_sweep_shows_means_and_seeds() -> None:
-    _, (ax,) = figure()
-    draw.sweep(
-        ax, (1, 2), [np.array([1.0, 3.0]), np.array([4.0, 6.0])], "mse", colours={"mse": "#0072B2"}
-    )
-    np.testing.assert_allclose(ax.lines[0].get_ydata(), [2.0, 5.0])
-    assert len(ax.lines) == 3 and ax.lines[0].get_color() == "#0072B2"

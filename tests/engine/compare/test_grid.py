@@ -77,10 +77,9 @@ def test_what_is_not_there_is_named() -> None:
         one["return"]
 
 
-def test_what_is_no_array_of_seeds_has_no_parts() -> None:
+def test_what_is_measured_need_be_no_array_of_seeds() -> None:
     cell = Cell(extra={"seconds": 1.5, "error": np.arange(4.0)}, seeds=4)
     assert float(cell["seconds"]) == 1.5
-    assert [list(part["error"]) for part in cell.parts(2)] == [[0.0, 1.0], [2.0, 3.0]]
 
 
 def test_stages_are_plain_folder_names() -> None:
