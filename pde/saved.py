@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from jaxrl_rollouts.config_json import earlier_version, from_json
-from jaxrl_rollouts.errors import CheckpointError
+from jaxrl_rollouts.configs import number, positive
+from jaxrl_rollouts.errors import CheckpointError, ConfigError
 from jaxrl_rollouts.foreign import check_room
 from jaxrl_rollouts.record.saved import (
     find_folder,
@@ -28,7 +29,7 @@ from jaxrl_rollouts.record.saved import (
 from jaxrl_rollouts.registry import Registry
 
 from .adapters import network_like
-from .emulator import Objective, Points, Scale, grid_of
+from .emulator import Objective, grid_of
 from .fieldset import Scaling
 from .registries import NETWORKS, OBJECTIVES
 from .trained import CUSTOM, FILE, FORMAT, Range, TrainedEmulator
@@ -53,33 +54,58 @@ def load_emulator(
     """
     folder = find_folder(folder, FILE, "emulator")
     path = folder / FILE
-    sizes = ("channels", "history")
-    facts = read_facts(path, "an emulator's folder", FORMAT, sizes)
-    points = _points(path, facts.get("points"))
+    facts = read_facts(path, "an emulator's folder", FORMAT)
+    known = {one.name: facts[one.name] for one in fields(_Facts) if one.name in facts}
+    own = from_json(_Facts, known, str(path))
     # What is made for every channel comes after this: one state of so many has room.
-    state = math.prod((facts["history"], facts["channels"], *grid_of(points)))
-    check_room(path, "a state", 4 * state)
-    dt = facts.get("dt")
-    if not (dt is None or isinstance(dt, int | float)):
-        raise CheckpointError(f"{path}: dt: found {dt!r}, expected a number or null")
+    check_room(path, "a state", 4 * math.prod((own.history, own.channels, *grid_of(own.points))))
     trained = TrainedEmulator(
         network_like(_config(path, "network", facts, NETWORKS, network)),
         _config(path, "objective", facts, OBJECTIVES, objective),
-        _scale(path, facts.get("scale")),
+        own.scale,
         None,
-        facts["channels"],
-        points,
-        facts["history"],
-        _scalings(path, facts.get("conditions")),
-        dt,
-        tuple(_scalings(path, dict(enumerate(facts.get("units") or []))).values()),
+        own.channels,
+        own.points,
+        own.history,
+        {name: Scaling(*pair) for name, pair in own.conditions.items()},
+        own.dt,
+        tuple(Scaling(*pair) for pair in own.units),
         facts,
-        tuple(map(str, facts.get("boundaries") or ())),
-        _constant(path, facts.get("constant") or {}, facts["channels"]),
-        tuple(_ranges(path, "extent", dict(enumerate(facts.get("extent") or []))).values()),
-        _ranges(path, "parameters", facts.get("parameters") or {}),
+        own.boundaries,
+        {number: Scaling(*pair) for number, pair in sorted(own.numbered.items())},
+        own.extent,
+        own.parameters,
     )
     return replace(trained, params=load_params(folder, trained.emulator.init, facts["seeds"]))
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What `emulator.json` says of a `TrainedEmulator`; scalings are shift and factor."""
+
+    channels: int = positive(1)
+    points: int | tuple[int, ...] = positive(1)
+    scale: float | tuple[float, ...] = number(1.0, above=0)
+    history: int = positive(1)
+    conditions: Mapping[str, Range] = field(default_factory=dict)
+    dt: float | None = None
+    units: tuple[Range, ...] = ()
+    boundaries: tuple[str, ...] = ()
+    constant: Mapping[str, Range] = field(default_factory=dict)
+    extent: tuple[Range, ...] = ()
+    parameters: Mapping[str, Range] = field(default_factory=dict)
+
+    @property
+    def numbered(self) -> dict[int, Range]:
+        """The constant channels, by their numbers."""
+        return {int(name): pair for name, pair in self.constant.items() if name.isdigit()}
+
+    def validate(self) -> None:
+        grid_of(self.points)
+        width = self.channels + len(self.constant)
+        if not all(name.isdigit() and int(name) < width for name in self.constant):
+            expected = f"numbers of channels, from 0 to {width - 1}"
+            raise ConfigError("constant", sorted(self.constant), expected)
 
 
 def _config(
@@ -101,48 +127,3 @@ def _config(
         raise CheckpointError(f"{path}: {key}: found {found!r}, expected one of {known_names}")
     with earlier_version("train the emulator again"):
         return from_json(registry[name], settings, f"{path}: {key}")
-
-
-def _scale(path: Path, given: Any) -> Scale:
-    listed: list[Any] = given if isinstance(given, list) and given else [given]
-    if not all(isinstance(number, int | float) and number > 0 for number in listed):
-        expected = "a number above 0, or one for each channel"
-        raise CheckpointError(f"{path}: scale: found {given!r}, expected {expected}")
-    return tuple(map(float, listed)) if isinstance(given, list) else float(given)
-
-
-def _ranges(path: Path, key: str, given: Any) -> dict[Any, Range]:
-    try:
-        return {name: (float(low), float(high)) for name, (low, high) in given.items()}
-    except (AttributeError, TypeError, ValueError):
-        expected = "a lowest and a highest number each"
-        raise CheckpointError(f"{path}: {key}: found {given!r}, expected {expected}") from None
-
-
-def _points(path: Path, given: Any) -> Points:
-    listed = given if isinstance(given, list) else [given]
-    if not 1 <= len(listed) <= 3 or not all(type(n) is int and n >= 1 for n in listed):
-        expected = "a whole number of at least 1, or one for each of up to three axes"
-        raise CheckpointError(f"{path}: points: found {given!r}, expected {expected}")
-    return tuple(listed) if isinstance(given, list) else given
-
-
-def _constant(path: Path, given: Any, channels: int) -> dict[int, Scaling]:
-    found = _scalings(path, given)
-    width = channels + len(found)
-    try:
-        numbers = {int(name): scaling for name, scaling in found.items()}
-    except ValueError:
-        numbers = {}
-    if len(numbers) != len(found) or not all(0 <= number < width for number in numbers):
-        expected = f"different numbers of channels, from 0 to {width - 1}"
-        raise CheckpointError(f"{path}: constant: found {sorted(found)}, expected {expected}")
-    return dict(sorted(numbers.items()))
-
-
-def _scalings(path: Path, given: Any) -> dict[str, Scaling]:
-    try:
-        return {name: Scaling(*map(float, numbers)) for name, numbers in given.items()}
-    except (AttributeError, TypeError, ValueError):
-        expected = "names with shift and factor"
-        raise CheckpointError(f"{path}: conditions: found {given!r}, expected {expected}") from None
