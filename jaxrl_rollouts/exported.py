@@ -18,6 +18,7 @@ import re
 import stat
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,9 @@ def load_exported(file: str | Path) -> Player:
     found = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
     if found not in (FORMAT, LESS):
         raise ValueError(f"{file}: format: found {_line(repr(found))}, expected {FORMAT} or {LESS}")
+    # Damage inside a program would crash the native code that reads it.
+    if facts.get("sha256", digest := sha256(program).hexdigest()) != digest:
+        raise ValueError(f"{file}: {PROGRAM}: found other bytes than {FACTS} has the sha256 of")
     try:
         exported = deserialize(program)
         text = exported.mlir_module()

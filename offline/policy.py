@@ -22,6 +22,7 @@ import json
 import os
 import zipfile
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -132,13 +133,14 @@ class Policy(Player):
 
         program = jax.export.export(jax.jit(act), platforms=PLATFORMS)(*inputs)
         version = exported.LESS if self.facts.get("offset") else exported.FORMAT
-        facts = {**plain(self.facts), "format": version}
+        code = bytes(program.serialize())
+        facts = {**plain(self.facts), "format": version, "sha256": sha256(code).hexdigest()}
         file = Path(file)
         torn = file.with_name(f".{file.name}.{os.getpid()}")
         try:
             with zipfile.ZipFile(torn, "w", zipfile.ZIP_DEFLATED) as archive:
                 archive.writestr(exported.FACTS, json.dumps(facts, indent=1))
-                archive.writestr(exported.PROGRAM, bytes(program.serialize()))
+                archive.writestr(exported.PROGRAM, code)
             os.replace(torn, file)
         except OSError as error:
             raise DataError(file, "export", error.strerror, "a file that can be written") from None

@@ -240,6 +240,7 @@ def loss(
         target = jnp.where(t == config.refinements, x, noise)
     # Unweighted over indices: at every noise level the target has about unit variance.
     value = squared_error(prediction, target)
+    # Each metric is zero where the index is the other's, so that means over a batch add up.
     first = (t == config.refinements).astype(value.dtype)
     weighed = value * (1.0 + first * (config.first_weight - 1.0))
     return weighed, {"loss_first": first * value, "loss_refine": (1.0 - first) * value}
@@ -256,6 +257,7 @@ def predict(
     config, last = parts.config, parts.config.refinements
     frame = latest(field, parts.net.history)
 
+    # By index: fewer refinements of the same key see the noise that more of them would.
     def noise(t: Any) -> jax.Array:
         return draws.normal(jax.random.fold_in(key, t), frame.shape, frame.dtype)
 

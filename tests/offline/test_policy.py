@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +198,9 @@ def test_files_that_are_no_exported_policy(saved: SavedPolicy, tmp_path: Path) -
 
     assert "format: found 9, expected 1" in said({**facts, "format": 9}, program)
     assert "jax cannot read it" in said(facts, program[:40])
+    assert "found other bytes" in said(json.dumps(facts), program[:-1] + b"x")
+    older = {name: value for name, value in facts.items() if name != "sha256"}
+    assert load_exported(altered(tmp_path, older, program)).action_size == 1
     (tmp_path / "c").write_bytes(file.read_bytes()[:100])
     for name, words in (("c", "found no exported policy"), ("d", "found no such file")):
         with pytest.raises(ValueError, match=words):
@@ -205,6 +209,8 @@ def test_files_that_are_no_exported_policy(saved: SavedPolicy, tmp_path: Path) -
 
 def altered(tmp_path: Path, facts: Any, program: bytes) -> Path:
     """A file whose checksums are good, whatever is in it."""
+    if isinstance(facts, dict) and "sha256" in facts:
+        facts = {**facts, "sha256": sha256(program).hexdigest()}
     with zipfile.ZipFile(tmp_path / "altered", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("policy.json", facts if isinstance(facts, str) else json.dumps(facts))
         archive.writestr("policy.bin", program)
