@@ -103,7 +103,8 @@ def impatient(pause: float, folder: Path) -> str:
     words = ["run", "offline", *CLONE, "--environment", "slow:make", "--out", "runs"]
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{folder}"}
     line = [sys.executable, "-m", "jaxrl_rollouts", *words]
-    with subprocess.Popen(line, cwd=folder, env=environment, stderr=subprocess.PIPE) as process:
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with subprocess.Popen(line, cwd=folder, env=environment, **quiet) as process:
         while not list(folder.glob("runs/*/*/history.jsonl")) and process.poll() is None:
             time.sleep(0.05)
         time.sleep(pause)
@@ -131,9 +132,8 @@ def twice(pause: float, folder: Path) -> str:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     started = []
     for _ in range(2):
-        started.append(
-            subprocess.Popen(line, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
-        )
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+        started.append(subprocess.Popen(line, cwd=folder, env=environment, **quiet))
         time.sleep(pause)
     errors = [process.communicate()[1] for process in started]
     runs = list((folder / "sweep" / "one").glob("*/run.json"))
