@@ -26,7 +26,7 @@ LINKS = {
 FOLDERS = {"jaxrl_rollouts": PACKAGE, **dict(sorted(LINKS.items()))}
 OPTIONAL = {
     *("gymnax", "brax", "mujoco", "gymnasium", "minari", "exponax", "tensorboardX", "wandb", "ray"),
-    *("flatbuffers", "imageio", "scipy", "pandas", "torch", "pytest", "hypothesis"),
+    *("optuna", "flatbuffers", "imageio", "scipy", "pandas", "torch", "pytest", "hypothesis"),
 }
 
 # Run as files by interpreters that have torch or APEBench and nothing of ours; never imported.

@@ -1,0 +1,51 @@
+"""The workflows of the repository's host: what they run exists, and they hold no secret."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def steps(file: Path) -> list[dict[str, Any]]:
+    jobs = yaml.safe_load(file.read_text("utf-8"))["jobs"]
+    return [step for job in jobs.values() for step in job["steps"]]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_workflow_asks_for_little_and_holds_no_secret(file: Path) -> None:
+    text = file.read_text("utf-8")
+    assert "secrets." not in text
+    assert yaml.safe_load(text)["permissions"]["contents"] == "read"
+    for step in steps(file):
+        assert ("uses" in step) != ("run" in step)
+        # A tag or a branch of an action, never its moving default.
+        assert "@" in step.get("uses", "@")
+
+
+def test_tests_run_on_every_python_that_the_package_names() -> None:
+    job = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text("utf-8"))["jobs"]["tests"]
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["classifiers"]
+    versions = [text.rpartition(" ")[2] for text in named if ":: Python :: 3." in text]
+    assert job["strategy"]["matrix"]["python"] == versions
+    assert [step["run"] for step in job["steps"] if "run" in step] == ["bash .ci/run"]
+    assert (ROOT / ".ci" / "run").is_file()
+
+
+def test_a_release_is_built_checked_and_published_by_trust() -> None:
+    job = yaml.safe_load((ROOT / ".github/workflows/publish.yml").read_text("utf-8"))["jobs"][
+        "pypi"
+    ]
+    assert job["permissions"] == {"id-token": "write"}
+    words = [step.get("run", step.get("uses")) for step in job["steps"]]
+    built, checked, published = (
+        next(n for n, word in enumerate(words) if what in word)
+        for what in ("-m build", "twine check --strict", "gh-action-pypi-publish")
+    )
+    assert built < checked < published
