@@ -29,7 +29,7 @@ from jaxrl_rollouts.scaler import Scaler, fit_scaler
 from jaxrl_rollouts.trees import PyTree
 
 from .data import Dataset, Transitions, to_device
-from .data.offsets import with_offset
+from .data.offsets import in_order, with_offset
 from .data.transitions import episodes
 from .method import Agent
 from .result import TrainResult
@@ -161,7 +161,7 @@ def fqe(
     found = evaluated(
         result.agent,
         result.actors,
-        own if dataset is None else with_offset(dataset, own.offset),
+        own if dataset is None else with_offset(in_order(dataset, own.columns), own.offset),
         replace(config, discount=discount),
         name=result.about["method"],
         seed=seed,

@@ -105,6 +105,9 @@ def _saved(
         if theirs is not None and ours is not None and not np.allclose(theirs, ours, rtol=1e-4):
             expected = f"{np.asarray(ours).tolist()}, the bounds of {data.name}"
             raise ConfigError(f"policy {name}: {key}", theirs, expected)
+    columns = tuple(saved.facts.get("columns") or ())
+    if columns and data.columns and columns != data.columns:
+        raise ConfigError(f"policy {name}: columns", columns, f"{data.columns}, of {data.name}")
     gap = np.zeros(width) if data.offset is None else np.array(data.offset, np.float64)
     gap -= 0.0 if saved.facts.get("offset") is None else np.asarray(saved.facts["offset"])
     agent = _acting(saved.agent, sampled, tuple(gap.tolist()) if gap.any() else ())

@@ -121,18 +121,17 @@ def load_d4rl(
         limit = steps_limit(path, max_episode_steps, attributes.get("max_episode_steps"))
         if limit is None and known:
             limit = known.max_episode_steps
-        bounds = action_low, action_high
-        stored = bounds == (None, None)
+        options: dict[str, Any] = {"action_low": action_low, "action_high": action_high}
+        stored = action_low is None and action_high is None
         if stored:
-            bounds = attributes.get("action_low"), attributes.get("action_high")
-        options = {"limit": limit, "action_low": bounds[0], "action_high": bounds[1]}
-        options |= {"action_limit": action_limit, "clip": clip}
+            options = {key: attributes.get(key) for key in options}
+        options |= {"limit": limit, "action_limit": action_limit, "clip": clip}
         rows_file, names = None, find_names(path, file.keys())
         view: Any = View(file, names.names)
         try:
             with naming(names):
-                whole = names.worked_out or cut_mismatches
-                if not whole and must_stream(stream, rows_bytes(view)):
+                parts = not (names.worked_out or cut_mismatches)
+                if parts and must_stream(stream, rows_bytes(view)):
                     done, rows_file = stream_d4rl(path, view, sha256, **options)
                 else:
                     arrays = _arrays(path, file, names, limit)

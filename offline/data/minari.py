@@ -309,16 +309,5 @@ def load_minari(
     low, high = read_bounds(action_low, action_high, rows.actions.shape[1]) or (None, None)
     attributes = _attributes(path, names, dataset.minari_version, sum(unmarked))
     environment = printable(str(dataset.env_spec.id)) if dataset.env_spec is not None else None
-    return Dataset(
-        printable(dataset.id),
-        rows,
-        environment,
-        path,
-        sha256,
-        attributes,
-        action_low=low,
-        action_high=high,
-        rows_file=rows_file,
-        columns=names,
-        offset=offset,
-    )
+    what = printable(dataset.id), rows, environment, path, sha256, attributes
+    return Dataset(*what, {}, low, high, rows_file, names, offset)

@@ -9,11 +9,13 @@ that those lack do not come back. Actions and rewards have no offset, only a war
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.outside import subtract
 
 from .transitions import Dataset
@@ -32,3 +34,22 @@ def with_offset(dataset: Dataset, offset: Any) -> Dataset:
     )
     rows = rows._replace(observations=seen, next_observations=after)
     return replace(dataset, transitions=rows, offset=None if offset is None else np.asarray(new))
+
+
+def in_order(dataset: Dataset, columns: Sequence[str]) -> Dataset:
+    """The same rows with the observations' columns in another order; as they are without names.
+
+    Raises:
+        DataError: columns of other names.
+    """
+    if not columns or not dataset.columns or tuple(columns) == dataset.columns:
+        return dataset
+    if set(columns) != set(dataset.columns):
+        raise DataError(dataset.name, "observations", list(dataset.columns), list(columns))
+    order = [dataset.columns.index(name) for name in columns]
+    rows, offset = dataset.transitions, dataset.offset
+    rows = rows._replace(
+        observations=rows.observations[:, order], next_observations=rows.next_observations[:, order]
+    )
+    offset = None if offset is None else offset[order]
+    return replace(dataset, transitions=rows, offset=offset, columns=tuple(columns))

@@ -129,8 +129,8 @@ def _minari_truth(path: Path) -> Values:
 
 def read_fields(path: Path) -> Values:
     """All of a file's fields; `pde inspect` has to come to an end for whatever it is."""
-    from jaxrl_rollouts.pde.frames import check_written
     from jaxrl_rollouts.pde.files import read
+    from jaxrl_rollouts.pde.frames import check_written
     from jaxrl_rollouts.pde.inspection import inspect
 
     inspect(str(path))

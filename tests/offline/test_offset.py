@@ -1,6 +1,7 @@
 """Columns of a large offset, from the file to the exported policy: no change is lost."""
 
 import warnings
+from dataclasses import replace
 
 import gymnasium
 import h5py
@@ -9,10 +10,11 @@ import pytest
 
 from jaxrl_rollouts import fit_ensemble
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
+from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.exported import load_exported
 from jaxrl_rollouts.offline import from_arrays, from_gymnasium, load, recipe, train
 from jaxrl_rollouts.offline.data.inspection import inspect
-from jaxrl_rollouts.offline.data.offsets import with_offset
+from jaxrl_rollouts.offline.data.offsets import in_order, with_offset
 from jaxrl_rollouts.offline.environments.base import with_columns
 from jaxrl_rollouts.offline.environments.offset import shifted
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
@@ -241,3 +243,15 @@ def test_what_was_subtracted_is_reported_before_a_training():
     env = environment_of(dataset, "none")
     (fact,) = (x for x in warnings_of(dataset, env, None, imagines=False) if "float64" in x)
     assert "observations are less 1e+06 of entry 1, subtracted in float64" in fact
+
+
+def test_rows_are_put_in_the_order_of_a_policys_columns():
+    dataset = replace(from_arrays(**rows(columns=(0, 1))), columns=("place", "ten"))
+    turned = in_order(dataset, ("ten", "place"))
+    assert turned.offset is not None and turned.offset.tolist() == [0.0, dataset.offset[0]]
+    np.testing.assert_array_equal(
+        turned.transitions.observations, dataset.transitions.observations[:, ::-1]
+    )
+    assert in_order(dataset, ()) is dataset is in_order(dataset, ("place", "ten"))
+    with pytest.raises(DataError, match="found .'place', 'ten'., expected .'place', 'speed'."):
+        in_order(dataset, ("place", "speed"))
