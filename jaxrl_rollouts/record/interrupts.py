@@ -9,6 +9,7 @@ import threading
 from types import FrameType
 from typing import Any
 
+AGAIN = 0.05  # seconds after which an interrupt that Python dropped is raised once more
 HANGUP = getattr(signal, "SIGHUP", signal.SIGTERM)  # there is none outside Unix
 
 
@@ -33,6 +34,7 @@ class StopFlag:
         self.requested = False
         self._insisted = False
         self._previous: dict[int, Any] = {}
+        self._hook: Any = None
 
     def request(self) -> None:
         """Ask the run to stop at its next chunk."""
@@ -53,16 +55,36 @@ class StopFlag:
                 flush=True,
             )
 
+    def _dropped(self, found: Any) -> None:
+        """Python only prints what is raised in a destructor or by jax's part of the collector."""
+        if found.exc_type is not KeyboardInterrupt:
+            self._hook(found)
+            return
+        timer = threading.Timer(AGAIN, self._raise_again)
+        timer.daemon = True
+        timer.start()
+
+    def _raise_again(self) -> None:
+        if not self._previous:  # it is over by now
+            return
+        if hasattr(signal, "pthread_kill"):  # which wakes what the main thread waits in
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        else:
+            signal.raise_signal(signal.SIGINT)
+
     def __enter__(self) -> StopFlag:
         if threading.current_thread() is threading.main_thread():
             for number in {signal.SIGINT, signal.SIGTERM, HANGUP}:
                 if number != HANGUP or signal.getsignal(number) is not signal.SIG_IGN:
                     self._previous[number] = signal.signal(number, self._handle)
+            self._hook, sys.unraisablehook = sys.unraisablehook, self._dropped
         return self
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+        if self._previous:
+            sys.unraisablehook = self._hook
         self._previous.clear()
         if self._insisted and isinstance(error, Exception):  # raised inside a simulator, say
             raise KeyboardInterrupt from error

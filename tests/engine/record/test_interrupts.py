@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,24 @@ def test_first_signal_asks_second_insists(number: signal.Signals, capsys: Any) -
             os.kill(os.getpid(), number)
             signal.pause()
     assert signal.getsignal(number) is before
+
+
+def test_an_interrupt_in_a_destructor_is_raised_outside_of_it(capsys: Any) -> None:
+    """Python prints what is raised there, and goes on."""
+
+    class Interrupted:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    hook, begin = sys.unraisablehook, time.monotonic()
+    with StopFlag() as stop:
+        stop.request()
+        made = Interrupted()
+        with pytest.raises(KeyboardInterrupt):
+            del made
+            time.sleep(20)
+        assert time.monotonic() - begin < 10
+    assert sys.unraisablehook is hook and "Traceback" not in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("hangup_is_heard")
