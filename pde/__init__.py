@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .objectives import Refiner as Refiner
     from .objectives import Sobolev as Sobolev
     from .objectives import Unrolled as Unrolled
+    from .operators import ConvNext as ConvNext
     from .operators import Drift as Drift
     from .operators import Fno as Fno
     from .operators import Resnet as Resnet

@@ -20,6 +20,7 @@ NETWORKS = Registry(
     {
         "resnet": f"{_PDE}.operators.resnet:Resnet",
         "unet": f"{_PDE}.operators.unet:Unet",
+        "convnext": f"{_PDE}.operators.convnext:ConvNext",
         "fno": f"{_PDE}.operators.fno:Fno",
         "drift": f"{_PDE}.operators.drift:Drift",
     },

@@ -1,8 +1,9 @@
 """Networks on fields of one to three axes, all behind the signature of `FieldNetwork`."""
 
+from .convnext import ConvNext
 from .drift import Drift
 from .fno import Fno
 from .resnet import Resnet
 from .unet import Unet
 
-__all__ = ["Drift", "Fno", "Resnet", "Unet"]
+__all__ = ["ConvNext", "Drift", "Fno", "Resnet", "Unet"]

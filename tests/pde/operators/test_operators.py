@@ -15,13 +15,14 @@ from helpers_ported import unet_from_pdearena
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape
-from jaxrl_rollouts.pde.operators import Fno, Resnet, Unet
+from jaxrl_rollouts.pde.operators import ConvNext, Fno, Resnet, Unet
 from jaxrl_rollouts.pde.operators.layers import PeriodicConv, sinusoid, use_matmul
 
 N = 32
 UNET = Unet(hidden=8, multipliers=(1, 2))
 RESNET = Resnet(width=6, blocks=1, dilations=(1, 2, 4), embedding=8)
 SMALL = {"unet": UNET, "resnet": RESNET, "fno": Fno(width=6, layers=2, modes=5, embedding=8)}
+SMALL["convnext"] = ConvNext(width=4, stages=2, embedding=8)
 
 
 def count(net: Any) -> int:
