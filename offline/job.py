@@ -183,6 +183,10 @@ def check_dataset(dataset: Dataset, method: Method, job: Job) -> None:
         raise ConfigError(
             "dynamics", "given", f"none for {method.name}, which rolls no world model"
         )
+    if job.dynamics is not None and dataset.offset is not None:
+        found = "given, in units of which nothing is known"
+        hint = "subtract an offset from the data and in the dynamics yourself"
+        raise ConfigError("dynamics", found, "none for data less an offset", hint)
     if job.sweep and not method.sweeps:
         raise ConfigError("sweep", ", ".join(job.sweep), f"none for {method.name}")
     if dataset.rows_file is None:

@@ -10,7 +10,7 @@ import pytest
 
 from jaxrl_rollouts import fit_ensemble
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
-from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.exported import load_exported
 from jaxrl_rollouts.offline import from_arrays, from_gymnasium, load, recipe, train
 from jaxrl_rollouts.offline.data.inspection import inspect
@@ -21,6 +21,7 @@ from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
 from jaxrl_rollouts.offline.matching import environment_of
 from jaxrl_rollouts.offline.policy import load_policy
 from jaxrl_rollouts.offline.task import warnings_of
+from jaxrl_rollouts.offline.worlds.dynamics import true_dynamics
 
 PLACE = 1.0e6  # m
 LENGTH = 20
@@ -255,3 +256,11 @@ def test_rows_are_put_in_the_order_of_a_policys_columns():
     assert in_order(dataset, ()) is dataset is in_order(dataset, ("place", "ten"))
     with pytest.raises(DataError, match="found .'place', 'ten'., expected .'place', 'speed'."):
         in_order(dataset, ("place", "speed"))
+
+
+def test_dynamics_from_elsewhere_are_refused():
+    """Whether they are of observations less the offset does not show."""
+    settings = recipe("mopo", "smoke")
+    dynamics = true_dynamics(PENDULUM)
+    with pytest.raises(ConfigError, match="dynamics: found .given.*none for data less an offset"):
+        train(from_arrays(**rows()), settings, environment="none", dynamics=dynamics)
