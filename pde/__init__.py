@@ -46,8 +46,11 @@ if TYPE_CHECKING:
     from .operators import Fno as Fno
     from .operators import Resnet as Resnet
     from .operators import Unet as Unet
+    from .promises import calibrated as calibrated
+    from .promises import trusted as trusted
     from .saved import load_emulator as load_emulator
     from .solving import solve as solve
+    from .step_sizes import strided as strided
     from .training import Training as Training
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -34,6 +34,7 @@ from .emulator import Objective
 from .equations import EQUATIONS
 from .fieldset import FieldSet, to_units
 from .registries import OBJECTIVES
+from .step_sizes import strided
 from .streaming import windows_feed
 from .trained import Range, TrainedEmulator
 from .training import Training, make_training
@@ -122,6 +123,7 @@ def fit(
     conditions: tuple[str, ...] | None = None,
     history: int = 1,
     stride: int = 1,
+    strides: tuple[int, ...] = (),
     steps: int | None = None,
     seeds: int = 1,
     key: jax.Array | int = 0,
@@ -153,6 +155,8 @@ def fit(
             differ between the trajectories.
         history: frames it sees.
         stride: frames of the data per step.
+        strides: step sizes to train on side by side, in frames, the first one that of a rollout;
+            the emulator sees dt. Seeds at other step sizes are further members of its forecasts.
         steps: gradient steps; instead of the training's.
         seeds: how many emulators.
         key: consumed, or the number to make one of.
@@ -180,9 +184,20 @@ def fit(
     for name, count in {"history": history, "stride": stride, "seeds": seeds}.items():
         if count < 1:
             raise ConfigError(name, count, "at least 1")
+    single = data_set
+    if strides:
+        if stride != 1 or strides[0] != 1:
+            raise ConfigError("strides", list(strides), "1 first, and stride=1")
+        data_set = strided(data_set, strides)
+        validation = validation and strided(validation, strides)
     data_set, u = parted(data_set, stream)
     hold_fields(data_set, u, stage, context)
     own = untrained(config, net, data_set, u, conditions, history, stride)
+    if strides:
+        if "dt" not in own.conditions:
+            raise ConfigError("conditions", list(own.conditions), "dt among them, with strides")
+        facts = {**own.facts, "strides": list(strides)}
+        own = replace(own, facts=facts, dt=_mean_dt(single, stride))
     needed = (own.emulator.frames - 1) * stride + 1
     if u.shape[1] < needed:
         raise DataError(

@@ -21,6 +21,9 @@ def roll(
     training_seed: int = 0,
     key: int = 0,
     axes: int | None = None,
+    members: bool = False,
+    miss: float = 0.1,
+    calibration: str = "",
 ) -> None:
     """Roll a trained emulator forward from the first frames of a file and write what comes.
 
@@ -37,6 +40,13 @@ def roll(
         training_seed: which seed of the run, from 0.
         key: of the noise of a stochastic emulator.
         axes: of space, of a plain array whose shape does not say.
+        members: also roll the other training seeds (and step sizes, of `pde train --strides 1 2`),
+            print how long each trajectory can be followed and write it into the file: `agreement`,
+            `valid_time` (best guess) and `promised_time`. --picture draws it beside, as
+            NAME-trust.png. Times are in steps.
+        miss: share of the promised times that may be too long.
+        calibration: trajectories never trained on, at least 2 / miss of them, that the promise is
+            calibrated on. Left out, those that the run was tested on.
     """
     if out and out.suffix not in ENDINGS:
         raise ConfigError("--out", str(out), f"a file name that ends in {', '.join(ENDINGS)}")
@@ -44,6 +54,15 @@ def roll(
         raise ConfigError("--out", str(out), f"an existing folder {out.parent}")
     if rows < 1:
         raise ConfigError("--rows", rows, "at least 1")
+    if members and not 0 < miss < 1:
+        raise ConfigError("--miss", miss, "a number above 0 and below 1")
+    if members and out and out.suffix == ".npy":
+        raise ConfigError(
+            "--out", out.name, "a name that ends in .h5, .hdf5 or .npz with --members"
+        )
+    if calibration and not members:
+        raise ConfigError("--calibration", calibration, "--members beside it")
     from .rolling import roll_file  # loads jax, which help should not wait for
 
-    roll_file(run, file, steps, out, picture, rows, training_seed, key, axes)
+    asked = (miss, calibration) if members else None
+    roll_file(run, file, steps, out, picture, rows, training_seed, key, axes, asked)

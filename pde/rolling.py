@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.reports.pictures import figure, save_gif, save_png
 
 from .constant import check_constant, take_channels
@@ -19,6 +21,7 @@ from .generate import Solved
 from .inspection import draw
 from .metrics import correlation, correlation_horizons, nrmse
 from .pictures import largest, moving_frames
+from .promises import Calibration, calibrated, draw_trust, trusted
 from .saved import load_emulator
 from .trained import TrainedEmulator, check_parameters
 
@@ -35,8 +38,12 @@ def roll_file(
     training_seed: int,
     key: int,
     axes: int | None = None,
+    asked: tuple[float, str] | None = None,
 ) -> None:
-    """Write rollouts and print how long they follow the file; arguments are those of `roll`."""
+    """Write rollouts and print how long they follow the file; arguments are those of `roll`.
+
+    `asked` are the share of misses and the calibration's file, where members are to be rolled.
+    """
     own, found = load_emulator(run), take_trajectories(read(file, axes), slice(0, rows))
     out = out or Path("rolled.npz" if walls(own) and len(own.grid) > 1 else "rolled.h5")
     check_out(out, own)
@@ -61,6 +68,10 @@ def roll_file(
         seen = np.concatenate([first, truth], 1)
         check_constant(found.path, seen, own.constant, own.names)
     write(out, fields, found, own, stride)
+    if asked is not None:
+        calibration = calibrate_run(run, own, *asked, training_seed, key, axes)
+        given = calibration, start, conditions, truth, steps
+        promise(own, *given, found, out, picture, training_seed, key)
     print(f"{out}: {len(fields)} trajectories, {steps} steps after the first frame")
     if own.constant:
         named = [own.names[i] if own.names else f"channel {i}" for i in own.constant]
@@ -80,6 +91,62 @@ def roll_file(
             drawn = take_channels(written, own.changing)
             draw(drawn, fields[:, :, list(own.changing)], picture)
         print(f"picture: {picture}")
+
+
+def calibrate_run(
+    run: Path,
+    own: TrainedEmulator,
+    miss: float,
+    file: str,
+    seed: int,
+    key: int,
+    axes: int | None,
+) -> Calibration:
+    """A calibration on a file, or on the trajectories that a run was tested on."""
+    if file:
+        fields = read(file, axes)
+    elif (run / "run.json").is_file():
+        from .train_command import TrainConfig, split
+
+        fields = split(RunFolder.open(run).config_as(TrainConfig))[1]
+    else:
+        expected = f"a file of trajectories, as {run} is no run of pde train"
+        raise ConfigError("--calibration", file, expected)
+    stride = frames_per_step(own, fields)
+    return calibrated(own, fields, miss=miss, stride=stride, seed=seed, key=key)
+
+
+def promise(
+    own: TrainedEmulator,
+    calibration: Calibration,
+    start: np.ndarray,
+    conditions: Mapping[str, Any],
+    truth: np.ndarray,
+    steps: int,
+    fields: FieldSet,
+    out: Path,
+    picture: Path | None,
+    seed: int,
+    key: int,
+) -> None:
+    """Print how long each trajectory can be followed, write it into the file and draw it."""
+    for line in calibration.outside(fields, start):
+        warnings.warn(line, stacklevel=2)
+    found = trusted(own, calibration, start, conditions, truth, steps, seed=seed, key=key)
+    trust = calibration.trust
+    if out.suffix == ".npz":
+        with np.load(out) as written:
+            np.savez(out, **{**written, **found.arrays()})
+    else:
+        with h5py.File(out, "a") as file:
+            for name, values in found.arrays().items():
+                file.create_dataset(f"forecast/{name}", data=values)
+    reach = trust.steps * calibration.stride
+    print(f"calibrated on {trust.trajectories} trajectories of {reach} steps, times in steps")
+    print("\n".join(found.lines(trust.miss)))
+    if picture is not None:
+        named = picture.with_name(f"{picture.stem}-trust.png")
+        print(f"picture: {draw_trust(found, trust, named, fields.path.name)}")
 
 
 def walls(own: TrainedEmulator) -> bool:

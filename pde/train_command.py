@@ -61,6 +61,8 @@ class TrainConfig:
             training and the best weights are chosen; 0 for none.
         history: frames an emulator sees.
         stride: frames of the file per step.
+        strides: step sizes to train on side by side, in frames, 1 first; `pde roll --members` then
+            compares rollouts of each.
         conditions: what emulators see besides: dt, dx and parameters of the file; left out, those
             that differ between trajectories.
         stream: leave the fields on the disk and read windows while training: auto, where they do
@@ -94,6 +96,7 @@ class TrainConfig:
     validation_share: float = number(0.1, least=0, below=1)
     history: int = positive(1)
     stride: int = positive(1)
+    strides: tuple[int, ...] = positive(())
     conditions: tuple[str, ...] | None = None
     stream: Stream = "auto"
     horizon: int | None = positive(None)
@@ -174,6 +177,7 @@ def fitted_to(
         conditions=config.conditions,
         history=config.history,
         stride=config.stride,
+        strides=config.strides,
         steps=config.steps,
         seeds=config.seeds,
         key=config.seed,
