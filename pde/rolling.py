@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import h5py
@@ -23,6 +24,7 @@ from .metrics import correlation, correlation_horizons, nrmse
 from .pictures import largest, moving_frames
 from .promises import Calibration, calibrated, draw_trust, trusted
 from .saved import load_emulator
+from .split import split_files
 from .trained import TrainedEmulator, check_parameters
 
 STEPS = {1: 1000, 2: 200, 3: 50}  # by axes of space, unless they are given
@@ -105,10 +107,8 @@ def calibrate_run(
     """A calibration on a file, or on the trajectories that a run was tested on."""
     if file:
         fields = read(file, axes)
-    elif (run / "run.json").is_file():
-        from .train_command import TrainConfig, split
-
-        fields = split(RunFolder.open(run).config_as(TrainConfig))[1]
+    elif (run / "run.json").is_file() and "test_share" in RunFolder.open(run).config:
+        fields = split_files(SimpleNamespace(**RunFolder.open(run).config))[1]
     else:
         expected = f"a file of trajectories, as {run} is no run of pde train"
         raise ConfigError("--calibration", file, expected)

@@ -13,19 +13,17 @@ from typing import Any
 import numpy as np
 
 from jaxrl_rollouts.configs import chosen, number, positive, step_size
-from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.feeds import Stream
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from .commands import TRAIN
 from .comparison import Baseline, Comparison, linear, low_pass, solver, solver_conditions
-from .constant import changing, check_changing, check_constant
+from .constant import changing, check_constant
 from .emulator import persistence
-from .equations import equation
 from .evaluation import Holdout
-from .fieldset import FieldSet, take_frames, take_trajectories
-from .files import complete, read
+from .fieldset import FieldSet, take_trajectories
 from .fitting import Fitted, fit
 from .flows import find_flow
 from .frames import narrowed
@@ -33,6 +31,7 @@ from .objectives import Mse
 from .operators import Resnet
 from .registries import NETWORKS, OBJECTIVES
 from .report import make_report
+from .split import split_files
 from .training import Training
 from .training_fields import hold_fields
 from .units import standardised
@@ -216,40 +215,12 @@ def cut_note(name: str, cuts: np.ndarray, count: int) -> str:
 
 
 def split(config: TrainConfig) -> tuple[FieldSet, FieldSet]:
-    """Trajectories to train and to test on, both checked."""
-    if not config.file:
-        raise ConfigError(
-            "file", "nothing", "a file of trajectories: jaxrl-rollouts pde train FILE"
-        )
-    found = _read(config, config.file)
-    check_changing(found)
-    if config.test:
-        other = _read(config, config.test)
-        if other.shape[2:] != found.shape[2:]:
-            expected = f"those of {found.path.name}, {list(found.shape[2:])}"
-            raise DataError(other.path, "channels, points", list(other.shape[2:]), expected)
-        _check_solver(config, other)
-        return found, other
-    axis, take = (1, take_frames) if found.shape[0] == 1 else (0, take_trajectories)
-    count = max(1, round(config.test_share * found.shape[axis]))
-    if found.shape[axis] <= count:
-        what = ("trajectories", "frames")[axis]
-        raise DataError(found.path, what, found.shape[axis], f"more than the {count} to test on")
-    _check_solver(config, found)
-    train_set, test_set = (take(found, part) for part in (slice(0, -count), slice(-count, None)))
+    """Trajectories to train and to test on, both checked; see `split_files`."""
+    train_set, test_set = split_files(config)
+    if test_set.equation and "solver" in config.baselines:
+        # Before anything is trained: the solver may lack a condition.
+        solver_conditions(test_set, config.stride)
     return train_set, test_set
-
-
-def _check_solver(config: TrainConfig, fields: FieldSet) -> None:
-    """`DataError` before anything is trained where the solver lacks something."""
-    if fields.equation and "solver" in config.baselines:
-        solver_conditions(fields, config.stride)
-
-
-def _read(config: TrainConfig, file: str) -> FieldSet:
-    named = equation(config.equation).name if config.equation else ""
-    fields = complete(read(file, config.axes), config.boundaries, config.dt, config.dx)
-    return fields._replace(equation=named or fields.equation)
 
 
 def held_out(config: TrainConfig, fitted: Fitted, test: FieldSet, context: RunContext) -> Holdout:
