@@ -38,8 +38,7 @@ def compare(
         seed: of those episodes.
         out: also write table and picture to this .html file.
     """
-    from jaxrl_rollouts.reports.page import report_html
-    from jaxrl_rollouts.reports.text import print_report
+    from jaxrl_rollouts.reports.text import print_report, report_html
 
     if len(runs) < 2:
         raise ConfigError("runs", " ".join(map(str, runs)) or "none", "at least two run folders")

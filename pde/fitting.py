@@ -18,7 +18,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from jaxrl_rollouts.averaged import AveragedState
+from jaxrl_rollouts.descent import AveragedState
 from jaxrl_rollouts.devices import BATCH
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.feeds import Stream

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxrl_rollouts.averaged import iteration_keys
+from jaxrl_rollouts.descent import iteration_keys
 from jaxrl_rollouts.feeds import (
     Drawn,
     ReadAhead,

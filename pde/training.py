@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl_rollouts.averaged import AveragedTraining, check_schedule, make_averaged
 from jaxrl_rollouts.configs import check, positive, step_size
+from jaxrl_rollouts.descent import AveragedTraining, check_schedule, make_averaged
 from jaxrl_rollouts.devices import BATCH, split
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.trees import PyTree

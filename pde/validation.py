@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.averaged import AveragedState
+from jaxrl_rollouts.descent import AveragedState
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.trees import PyTree
 

@@ -21,8 +21,8 @@ from ..errors import Interrupted, StorageError, UserError, printable
 from ..record.interrupts import is_interrupt
 from ..record.provenance import current_versions
 from . import before, parsing, runs, together
-from .listing import show_experiments
 from .options import PROG
+from .runs import show_experiments
 
 DESCRIPTION = (
     "Learned dynamics rolled forward a long way: offline model-based RL and neural PDE emulators. "

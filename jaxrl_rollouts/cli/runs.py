@@ -6,6 +6,7 @@ Only what a command needs is imported: jax is loaded once its words are understo
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -15,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from .. import plugins as plugins
-from ..errors import ConfigError, StorageError, printable
-from ..plugins import Experiment
+from ..errors import ConfigError, StorageError, UserError, one_line, printable
+from ..plugins import Experiment, Listing
 from ..record.context import RunContext
 from ..record.folder import RunFolder
 from ..record.interrupts import StopFlag
 from ..record.lock import FolderLock
 from ..record.provenance import current_versions
 from . import before
-from .listing import show_experiments
+from .before import words
 from .options import PROG, as_typed, check_choices, check_options, parse_run
 
 DATA = ("dataset", "file")  # settings of experiments that name their data
@@ -106,8 +107,8 @@ def execute(
     from .. import processes
     from ..record.loggers import make_loggers
     from ..record.provenance import Clock
-    from ..reports.page import write_pages
     from ..reports.report import publish
+    from ..reports.text import write_pages
     from .longer import advice
 
     first = processes.first()
@@ -247,3 +248,44 @@ def _show(result: Report, folder: Path) -> None:
         print(f"picture: {folder / picture.file}  {picture.caption}")
     page = folder / "report.html"
     print(f"report:  {page if page.is_file() else folder / 'report.json'}")
+
+
+WIDTH = 100
+SMOKE = "smoke"
+
+
+def show_experiments() -> None:
+    """List the experiments: what they need, their presets, about how long each takes."""
+    known = plugins.listings()
+    names = plugins.names(plugins.EXPERIMENTS)
+    width = max(map(len, names), default=0)
+    # The main job first, then in the order of the alphabet.
+    for name in sorted(names, key=lambda n: (not (n in known and known[n].main), n)):
+        if name not in known:
+            try:
+                known[name] = plugins.load_experiment(name)
+            except (ImportError, AttributeError, UserError) as error:
+                print(f"{name:{width}}  cannot be loaded: {one_line(error)}")
+                continue
+        print(f"{name:{width}}  {'START HERE: ' if known[name].main else ''}{known[name].summary}")
+        for line in _facts(known[name]):
+            text = textwrap.fill(line, WIDTH - width, break_on_hyphens=False)
+            print(textwrap.indent(text, " " * (width + 2)))
+    print("\nTimes are rough, on two CPU cores. smoke only shows that everything runs, in minutes;")
+    print("paper and gpu presets are meant for a GPU.")
+
+
+def _facts(listing: Listing) -> list[str]:
+    presets = listing.presets if isinstance(listing, Experiment) else listing.minutes
+    shown = (name + _time(name, listing.minutes.get(name)) for name in presets)
+    facts = [listing.source, f"presets: {', '.join(shown)}"]
+    for needs in dict.fromkeys(listing.needs.values()):
+        who = [name for name in listing.needs if listing.needs[name] == needs]
+        facts.append(f"{', '.join(who)} need{'s' * (len(who) == 1)} {', '.join(needs)}")
+    return [fact for fact in facts if fact]
+
+
+def _time(preset: str, minutes: float | None) -> str:
+    if minutes:
+        return f" ({words(minutes)})"
+    return "" if preset == SMOKE else " (not measured)"  # what smoke presets take is printed below

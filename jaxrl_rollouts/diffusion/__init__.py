@@ -1,7 +1,7 @@
 """Diffusion over any array: preconditioning and loss, sampler, guidance, likelihood, networks.
 
 Arrays are `[B, ...]` with data standardised to `sigma_data`; `[B, F]` for single transitions,
-`[B, L, C]` for trajectories. In reading order: `edm`, `sampler`, `guide`, `likelihood`,
+`[B, L, C]` for trajectories. In reading order: `edm`, `sampler`, `guide`,
 `networks`, `unet`, `flow`, `flow_losses`, `jumps`, `training`, `fitted`.
 The names in `__all__` are stable; see `jaxrl_rollouts`.
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from .edm import Denoiser as Denoiser
 from .edm import EdmConfig as EdmConfig
+from .edm import log_likelihood as log_likelihood
 from .edm import make_denoiser as make_denoiser
 from .edm import noise_levels as noise_levels
 from .fitted import fit as fit
@@ -33,7 +34,6 @@ from .guide import make_guidance as make_guidance
 from .jumps import JumpConfig as JumpConfig
 from .jumps import draw_samples as draw_samples
 from .jumps import sample_jumps as sample_jumps
-from .likelihood import log_likelihood as log_likelihood
 from .networks import ResidualMlpConfig as ResidualMlp
 from .networks import ResidualMlpConfig as ResidualMlpConfig
 from .networks import make_residual_mlp as make_residual_mlp

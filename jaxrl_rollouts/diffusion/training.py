@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ..averaged import AveragedTraining, check_schedule, make_averaged
 from ..configs import check, positive, step_size
+from ..descent import AveragedTraining, check_schedule, make_averaged
 from ..errors import ConfigError
 from ..loop import Trained, train
 from ..record.context import RunContext

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..reports.page import write_pages
 from ..reports.report import Report
+from ..reports.text import write_pages
 from .plan import Plan, Task
 from .tasks import DIVERGED, FINISHED, Status, finished_report, read_status, run_folder
 

@@ -30,9 +30,8 @@ from ..foreign import code_in
 from ..plugins import Experiment
 from ..record.interrupts import StopFlag
 from ..record.lock import FolderLock
-from ..reports.page import write_pages
 from ..reports.report import Report
-from ..reports.text import print_report
+from ..reports.text import print_report, write_pages
 from .command import split
 from .on_ray import Resources, environment
 from .plan import Task, folder_name

@@ -134,7 +134,7 @@ def _write(
 
 
 def _report(training: Online, run: Run) -> None:
-    from jaxrl_rollouts.reports.page import write_pages
+    from jaxrl_rollouts.reports.text import write_pages
 
     from .report import online_report
 

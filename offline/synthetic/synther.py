@@ -19,8 +19,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.averaged import AveragedTraining
 from jaxrl_rollouts.configs import check
+from jaxrl_rollouts.descent import AveragedTraining
 from jaxrl_rollouts.devices import map_seeds
 from jaxrl_rollouts.diffusion import (
     Denoiser,

@@ -15,9 +15,8 @@ import time
 from pathlib import Path
 
 from jaxrl_rollouts.reports.claims import Claim
-from jaxrl_rollouts.reports.page import report_markdown
 from jaxrl_rollouts.reports.report import Report, load_report
-from jaxrl_rollouts.reports.text import print_report
+from jaxrl_rollouts.reports.text import print_report, report_markdown
 
 PARTS = ("kills", "damage", "pressure", "hostile", "folders", "exported")
 PARTS += ("settings", "simulators", "machines")

@@ -26,7 +26,7 @@ IMPORTED = (
     "jaxrl_rollouts.offline.main_job",
     "jaxrl_rollouts.pde.train_command",
     "jaxrl_rollouts.offline.acting_commands",
-    "jaxrl_rollouts.reports.page",
+    "jaxrl_rollouts.reports.text",
     "jaxrl_rollouts.reports.pictures",
 )
 PATIENCE = 300  # seconds after which a command hangs

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxrl_rollouts.pde.emulator import FieldNetwork
 from jaxrl_rollouts.pde.objectives import Refiner
-from jaxrl_rollouts.pde.schedule import make_schedule
+from jaxrl_rollouts.pde.objectives.refiner import make_schedule
 
 C, N = 2, 24
 RELEASED = Refiner(min_noise_variance=4e-7)

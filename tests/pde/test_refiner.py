@@ -16,7 +16,7 @@ from helpers_oracle import FORMS, NONE, RELEASED, C, N, field, oracle
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.emulator import Emulator, FieldNetwork, FieldShape
 from jaxrl_rollouts.pde.objectives import Refiner
-from jaxrl_rollouts.pde.schedule import make_schedule, sampler_weights
+from jaxrl_rollouts.pde.objectives.refiner import make_schedule, sampler_weights
 from jaxrl_rollouts.trees import equations
 
 

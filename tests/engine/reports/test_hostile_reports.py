@@ -12,10 +12,9 @@ import pytest
 
 from jaxrl_rollouts.errors import DataError, UserError
 from jaxrl_rollouts.record.folder import RunFolder
-from jaxrl_rollouts.reports.page import write_pages
 from jaxrl_rollouts.reports.pictures import figure
 from jaxrl_rollouts.reports.report import Report, load_report, publish
-from jaxrl_rollouts.reports.text import print_report
+from jaxrl_rollouts.reports.text import print_report, write_pages
 
 
 @pytest.fixture

@@ -20,10 +20,14 @@ from jaxrl_rollouts.record.files import plain
 from jaxrl_rollouts.record.provenance import Clock, provenance
 from jaxrl_rollouts.reports import pictures
 from jaxrl_rollouts.reports.claims import Claim, counted
-from jaxrl_rollouts.reports.page import write_pages
 from jaxrl_rollouts.reports.report import Report, load_report, publish
 from jaxrl_rollouts.reports.statistics import iqm, summarize
-from jaxrl_rollouts.reports.text import format_number, print_report, report_table_markdown
+from jaxrl_rollouts.reports.text import (
+    format_number,
+    print_report,
+    report_table_markdown,
+    write_pages,
+)
 
 TEXTS = {"source": "RAVL, table 1", "expected": "RAVL reaches the optimum"}
 
