@@ -174,7 +174,7 @@ def _checked(
 
     for name, span in space.items():
         for value in span.values or (span.low, span.high):
-            text = value if span.values else _text(float(value), span)
+            text = str(value) if span.values else _text(float(value), span)
             code |= set(code_in(to_json(parsed(name, text))))
         made[name] = span
         if span.whole:  # 1:10 of a setting that may be 2.5
