@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .agents.ifql import IfqlConfig as IfqlConfig
     from .agents.iql import Iql as Iql
     from .agents.iql import IqlConfig as IqlConfig
+    from .agents.planner import Planner as Planner
     from .agents.rebrac import Rebrac as Rebrac
     from .agents.rebrac import RebracConfig as RebracConfig
     from .agents.sac import Edac as Edac
@@ -74,7 +75,6 @@ if TYPE_CHECKING:
     from .methods.morel import Morel as Morel
     from .methods.neubay import Neubay as Neubay
     from .methods.pgd import Pgd as Pgd
-    from .methods.planner import Planner as Planner
     from .methods.rambo import Rambo as Rambo
     from .methods.ravl import Ravl as Ravl
     from .methods.synther import Synther as Synther

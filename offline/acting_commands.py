@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
+from jaxrl_rollouts.cli.before import check_file
 from jaxrl_rollouts.cli.parsing import call
+from jaxrl_rollouts.configs import SEED
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.plugins import Command
 
@@ -51,10 +53,8 @@ def evaluate(
     from .saved_policies import read_policy
 
     check_count("--episodes", episodes)
-    if not 0 <= seed < 2**32:
-        raise ConfigError("--seed", seed, "a whole number from 0 to 4294967295")
-    if out is not None and not out.parent.is_dir():
-        raise ConfigError("--out", str(out), f"a file in an existing folder (no {out.parent})")
+    SEED.check("--seed", seed)
+    check_file(out)
     saved = read_policy(run, best=best)
     env = environment_of(saved, environment)
     if video is not None:
@@ -90,6 +90,7 @@ def finite(saved: SavedPolicy) -> list[int]:
 
 
 def environment_of(saved: SavedPolicy, name: str) -> Environment:
+    """The environment of this name, else the one that a policy is for; it fits the policy."""
     from .environments.registry import make, make_named
 
     if not (name or saved.environment):
@@ -220,8 +221,7 @@ def export(
         training_seed: which seed of the run, from 0.
         best: the policy of the best evaluation while it was trained, and not the last one.
     """
-    if not out.parent.is_dir():
-        raise ConfigError("--out", str(out), f"a file in an existing folder (no {out.parent})")
+    check_file(out)
     from .policy import load_policy
 
     policy = load_policy(run, training_seed, best=best)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -178,59 +178,18 @@ def _rounds(
     return _cut(rows, steps), jax.tree.map(lambda leaf: leaf[:steps], extra)
 
 
-class Part(NamedTuple):
-    """A share of a `mixture`: `steps` rows of one policy."""
-
-    policy: Policy
-    params: PyTree
-    steps: int
-
-
-def mixture(env: Environment, parts: Sequence[Part], key: jax.Array) -> Transitions:
-    """Rows of several policies, one part after the other.
-
-    Raises:
-        ConfigError: no parts, or one without rows.
-    """
-    if not parts:
-        raise ConfigError("parts", parts, "at least one policy")
-    keys = jax.random.split(key, len(parts))
-    return concatenate(
-        [
-            collect(env, part.policy, part.params, part_key, steps=part.steps)
-            for part, part_key in zip(parts, keys, strict=True)
-        ]
-    )
-
-
-def collect_to_file(
-    path: str | Path,
-    env: Environment,
-    policy: Policy,
-    policy_params: PyTree,
-    key: jax.Array,
-    *,
-    steps: int,
-    attributes: Mapping[str, Any] | None = None,
-) -> Transitions:
-    """`collect` into an HDF5 file in D4RL's layout, which `load_d4rl` reads.
-
-    The file says which environment and versions it came from, the time limit and the mean return;
-    `attributes` adds to that. Actions are written in the environment's own units, with its bounds.
-    """
-    rows = collect(env, policy, policy_params, key, steps=steps)
-    write_rows(path, env, rows, attributes)
-    return rows
-
-
 def write_rows(
     path: str | Path,
     env: Environment,
     rows: Transitions,
-    attributes: Mapping[str, Any] | None,
+    attributes: Mapping[str, Any] | None = None,
     infos: Mapping[str, np.ndarray] | None = None,
 ) -> None:
-    """Write collected rows with where they came from; see `collect_to_file` and `write_d4rl`."""
+    """Write collected rows as an HDF5 file in D4RL's layout, which `load_d4rl` reads.
+
+    The file says which environment and versions it came from, the time limit and the mean return;
+    `attributes` adds to that. Actions are written in the environment's own units, with its bounds.
+    """
     facts = {
         "env_id": env.name,
         "environment_version": env.version,

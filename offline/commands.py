@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from jaxrl_rollouts.cli.before import check_picture
+from jaxrl_rollouts.cli.before import check_file
 from jaxrl_rollouts.cli.parsing import call
+from jaxrl_rollouts.configs import SEED, Range
 from jaxrl_rollouts.errors import ConfigError, UserError
 from jaxrl_rollouts.plugins import Command, Listing
 
+from .acting_commands import environment_of
 from .methods import METHODS
 from .online.tape_command import export, make
 
@@ -70,7 +72,7 @@ def inspect(
     from .data.inspection import inspect_file
     from .data.views import draw_inspection, print_inspection
 
-    check_picture(out)
+    check_file(out)
     declared: dict[str, Any] = {"action_low": action_low or None}
     declared |= {"action_high": action_high or None}
     declared |= {"max_episode_steps": max_episode_steps, "cut_mismatches": cut_mismatches}
@@ -115,7 +117,8 @@ def collect(
 
     from .behaviours.acrobot import acrobot_broad, acrobot_narrow
     from .behaviours.mixed import pendulum_mixed
-    from .collect import collect_to_file, write_rows
+    from .collect import collect as play
+    from .collect import write_rows
 
     _check(out, steps, seed)
     check_devices()
@@ -132,12 +135,11 @@ def collect(
     ready = {"mixed": pendulum_mixed, "broad": acrobot_broad, "narrow": acrobot_narrow}
     if policy in ready:
         rows = ready[policy](key, steps)
-        write_rows(out, env, rows, facts)
-    elif trained is not None and jax.tree.leaves(trained.start(1)):
-        rows = _with_memory(env, trained, acting, params, key, steps)
-        write_rows(out, env, rows, facts)
+    elif trained is not None:
+        rows = _as_shown(env, trained, acting, params, key, steps)
     else:
-        rows = collect_to_file(out, env, acting, params, key, steps=steps, attributes=facts)
+        rows = play(env, acting, params, key, steps=steps)
+    write_rows(out, env, rows, facts)
     ends = int(np.logical_or(rows.terminations, rows.truncations).sum())
     print(f"{out}: {len(rows.rewards):,} transitions, {ends:,} episodes of {env.name}")
     print(f"look at it with: jaxrl-rollouts data inspect {out}")
@@ -165,25 +167,18 @@ def _scripted(policy: str, env: str) -> tuple[Environment, Policy, Any]:
 
 def _trained(policy: str, env: str) -> tuple[Environment, SavedPolicy]:
     """Environment, and the policy in a folder."""
-    from .environments.registry import make, make_named
     from .saved_policies import read_policy
 
     if not Path(policy).exists():
         raise ConfigError("--policy", policy, f"{', '.join(SCRIPTED)}, or the folder of a run")
     trained = read_policy(policy)
-    if not (env or trained.environment):
-        raise ConfigError(
-            "--environment", env, "a name: the policy was trained without an environment"
-        )
-    environment = make(env) if env else make_named(trained.environment)
-    trained.sees(environment)
-    return trained.placed(environment), trained
+    return trained.placed(environment_of(trained, env)), trained
 
 
-def _with_memory(
+def _as_shown(
     env: Environment, trained: SavedPolicy, acting: Policy, params: Any, key: Any, steps: int
 ) -> Transitions:
-    """Rows of a policy with a memory, without the last action and reward it may be shown."""
+    """Rows of a trained policy, without the last action and reward that one with a memory sees."""
     from .collect import MAX_BATCH, collect
 
     batch = min(-(-steps // env.max_episode_steps), MAX_BATCH)
@@ -198,12 +193,9 @@ def _with_memory(
 def _check(out: Path, steps: int, seed: int) -> None:
     if out.suffix not in (".hdf5", ".h5"):
         raise ConfigError("--out", str(out), "a file name that ends in .hdf5")
-    if not out.parent.is_dir():
-        raise ConfigError("--out", str(out), f"a file in an existing folder (no {out.parent})")
-    if steps < 1:
-        raise ConfigError("--steps", steps, "at least 1")
-    if not 0 <= seed < 2**32:
-        raise ConfigError("--seed", seed, "a whole number from 0 to 4294967295")
+    check_file(out)
+    Range(least=1).check("--steps", steps)
+    SEED.check("--seed", seed)
 
 
 def main(arguments: Sequence[str], prog: str) -> None:

@@ -158,25 +158,14 @@ def evaluate_seeds(
     sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(policy_params)}
     if len(sizes) != 1 or () in sizes:
         raise ConfigError("policy_params", sorted(sizes), "leaves that share a leading seed axis")
-    run = _evaluate_seeds_host if env.host else _evaluate_seeds
-    given = env, policy, policy_params, key, episodes, memory, discount
-    return _played(env, lambda: run(*given))
+    if env.host:
+        given = env, policy, policy_params, key, episodes, memory, discount
+        return _played(env, lambda: _evaluate_seeds_host(*given))
 
-
-@partial(jax.jit, static_argnames=("env", "policy", "episodes"))
-def _evaluate_seeds(
-    env: Environment,
-    policy: Policy,
-    policy_params: PyTree,
-    key: jax.Array,
-    episodes: int,
-    memory: PyTree,
-    discount: float,
-) -> Evaluation:
     def one(params: PyTree, key: jax.Array, memory: PyTree) -> Evaluation:
         return _evaluate(env, policy, params, key, episodes, memory, discount)
 
-    seeds = jax.tree.leaves(policy_params)[0].shape[0]
+    ((seeds,),) = sizes
     return jax.vmap(one)(policy_params, jax.random.split(key, seeds), memory)
 
 

@@ -123,18 +123,18 @@ def report_of(result: TrainResult, job: Job) -> Report:
     source, name = result.source, result.method.name
     report = Report.of(context, job.seeds)
     rate, discount = bootstrap_rate(result.config), result.config.discount
-    cells = {name: Cell.of(result.trained, per_iteration=result.per_iteration, rate=rate)}
+    cell = Cell.of(result.trained, per_iteration=result.per_iteration, rate=rate)
     if result.estimated_value is not None:
-        page.draw_training(report, source, cells, discount)
+        page.draw_training(report, source, name, cell, discount)
     elif result.env is not None:
-        page.draw_learning(report, source, cells)
-    result.method.add_to_report(report, source, cells)
-    rows = page.result_rows(source, cells, discount)
+        page.draw_learning(report, source, name, cell)
+    result.method.add_to_report(report, source, cell)
+    rows = page.result_rows(source, name, cell, discount)
     found = imagined = None
     if isinstance(source, FittedDataset):
         found = quality(source)
         report.table("world model", [page.world_row(source, found)], page.WORLD)
-        page.draw_world(report, {source.dataset.name: found})
+        page.draw_world(report, found)
         imagined = imagined_value(result, seed=job.seed)
         rows[1] |= {"imagined value": imagined.value, "spread of members": imagined.spread}
         report.number("imagined value", imagined.value)
@@ -147,8 +147,8 @@ def report_of(result: TrainResult, job: Job) -> Report:
     report.table("result", rows, page.RESULT)
     if isinstance(verdict, Choice):
         page.add_choice(report, verdict)
-    add_clock(report, clock_rows(cells))
-    page.add_main_job(report, source, cells[name])
+    add_clock(report, clock_rows({name: cell}))
+    page.add_main_job(report, source, cell)
     if result.returns is not None and result.true_value is not None:
         report.conclusion = conclude(
             Measured(
@@ -156,7 +156,7 @@ def report_of(result: TrainResult, job: Job) -> Report:
                 float(behaviour(source).mean()),
                 result.true_value,
                 result.estimated_value,
-                cells[name].time_constants,
+                cell.time_constants,
                 unlike(source.dataset, source.env, result.history.last("length")),
                 found,
                 None if imagined is None else imagined.value,

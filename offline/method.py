@@ -15,6 +15,7 @@ world models, and both leave what makes a method to a few functions with default
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -83,7 +84,7 @@ class Agent(NamedTuple):
     update: Callable[..., tuple[Any, dict[str, jax.Array]]]
     policy: Callable[..., tuple[jax.Array, PyTree]]
     greedy: Callable[..., tuple[jax.Array, PyTree]]
-    q: Any
+    q: Any = None
     memory: Callable[[int], PyTree] = no_memory
     sample: Callable[..., tuple[jax.Array, jax.Array]] | None = None
     gaussian: Callable[..., tuple[jax.Array, jax.Array]] | None = None
@@ -91,6 +92,12 @@ class Agent(NamedTuple):
     period: int = 1
     nets: Any = None
     density: Callable[..., jax.Array] | None = None
+
+
+def bound(nets: Any, **functions: Any) -> dict[str, Any]:
+    """An agent's functions with their first argument; the same function stays the same one."""
+    made = {function: functools.partial(function, nets) for function in functions.values()}
+    return {name: made[function] for name, function in functions.items()}
 
 
 class Learner(NamedTuple):
@@ -174,23 +181,31 @@ def learn(
     Returns:
         The state, and metrics averaged over the steps that moved the actor.
     """
-    period = agent.period
-    steps = jax.tree.map(
-        lambda x: x.reshape(updates // period, period, *x.shape[1:]),
-        (step_keys(key, updates), drawn),
-    )
 
-    def group(carry: Any, steps: Any) -> tuple[Any, dict[str, jax.Array]]:
+    def step(state: Any, given: Any, **moves: bool) -> tuple[Any, dict[str, jax.Array]]:
+        (batch_key, update_key), ready = given
+        batch = draw(batch_key) if ready is None else ready
+        return agent.update(state, update_key, batch, **moves)
+
+    return gradient_steps(step, state, (step_keys(key, updates), drawn), agent.period)
+
+
+def gradient_steps(
+    step: Callable[..., Any], state: PyTree, given: PyTree, period: int
+) -> tuple[PyTree, dict[str, jax.Array]]:
+    """`step(state, given[i], **moves)` for every i, as one scan; metrics are means over the steps
+    in which everything moved. Where `period` is above 1 `actor` says whether the policy does."""
+
+    def group(state: PyTree, given: PyTree) -> tuple[PyTree, dict[str, jax.Array]]:
         metrics: dict[str, jax.Array] = {}
-        for index in range(period):
-            (batch_key, update_key), ready = jax.tree.map(lambda x, i=index: x[i], steps)
-            batch = draw(batch_key) if ready is None else ready
-            # A static choice: a condition inside the scan would become both under `vmap`.
-            settings = {} if period == 1 else {"actor": index == period - 1}
-            carry, metrics = agent.update(carry, update_key, batch, **settings)
-        return carry, metrics
+        for i in range(period):
+            # Static: under `vmap` a condition would compute both branches.
+            moves = {} if period == 1 else {"actor": i == period - 1}
+            state, metrics = step(state, jax.tree.map(lambda x, i=i: x[i], given), **moves)
+        return state, metrics
 
-    state, metrics = jax.lax.scan(group, state, steps)
+    grouped = jax.tree.map(lambda x: x.reshape(-1, period, *x.shape[1:]), given)
+    state, metrics = jax.lax.scan(group, state, grouped)
     return state, jax.tree.map(lambda x: x.mean(), metrics)
 
 
@@ -282,7 +297,7 @@ class Method:
     def check_dataset(self, dataset: Dataset) -> None:
         """Raise `ConfigError` or `DataError` where the method cannot learn from a dataset."""
 
-    def add_to_report(self, report: Report, source: Source, cells: Mapping[str, Cell]) -> None:
+    def add_to_report(self, report: Report, source: Source, cell: Cell) -> None:
         """Add tables and pictures of the method's own to the main job's report."""
 
     def program(self) -> Self:

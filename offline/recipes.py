@@ -207,16 +207,11 @@ def _nulls(value: Any) -> Any:
     return None if isinstance(value, str) and value == NULL else value
 
 
-def _lists(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Tuples as lists, as files have them."""
-    return {
-        name: _lists(value)
-        if isinstance(value, Mapping)
-        else list(value)
-        if isinstance(value, tuple)
-        else value
-        for name, value in changes.items()
-    }
+def _lists(value: Any) -> Any:
+    """Tuples as lists, as files have them, in a mapping and in those inside it."""
+    if isinstance(value, Mapping):
+        return {name: _lists(item) for name, item in value.items()}
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _word(value: Any) -> str:

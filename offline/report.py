@@ -31,21 +31,12 @@ from .worlds.quality import LEVELS, Quality
 # The colour of a method, the same in every picture of agents.
 COLOURS: Mapping[str, str] = {
     "base": "#D55E00",
-    "oracle": "#009E73",
     "mopo": "#E69F00",
     "mobile": "#CC79A7",
     "ravl": "#0072B2",
     "neubay": "#56B4E9",
     "behaviour": "#777777",
     "bc": "#222222",
-    # Ablations of NEUBAY, beside the agents; a longer name before what it begins with.
-    "markov": "#882255",
-    "quantile 0.999": "#c994c7",
-    "quantile 0.99": "#8c6bb1",
-    "quantile 1": "#1b7837",
-    "quantile": "#000000",
-    "no threshold": "#bf812d",
-    "penalty": "#009E73",
 }
 STEPS = (1, 5, 20, 50)
 EXPLODED = 2000.0
@@ -55,8 +46,6 @@ COLUMNS = {
     "true value": "discounted_return",
 }
 NOT_EVALUATED = "not evaluated"
-LOOKS = 5  # the last evaluations, whose mean is read beside the last one: returns swing
-GAP = "critics' value minus the true discounted return, mean of the last looks"
 
 RESULT = (
     "Return: undiscounted. True value: discounted return. Estimated value: of the critics at the "
@@ -75,22 +64,6 @@ WORLD = (
 def colour(name: str) -> str:
     """The colour of what begins with a name of `COLOURS`; others get one of the palette."""
     return pictures.colour(name, COLOURS)
-
-
-def measured(cell: Cell) -> Mapping[str, str]:
-    """`COLUMNS` without the estimated value where an agent has no critics (behaviour cloning)."""
-    return {column: metric for column, metric in COLUMNS.items() if metric in cell}
-
-
-def late(cell: Cell, metric: str = "return", looks: int = LOOKS) -> np.ndarray:
-    """Mean over the last looks, `[seeds]`."""
-    return cell[metric] if cell.diverged else cell.curve(metric)[1][:, -looks:].mean(1)
-
-
-def swing(cell: Cell) -> np.ndarray:
-    """Standard deviation of the return over the last looks, `[seeds]`: how much of the last one is
-    luck."""
-    return cell["return"] if cell.diverged else cell.curve("return")[1][:, -LOOKS:].std(1)
 
 
 def holdout(history: History, ensemble: EnsembleConfig) -> dict[str, Any]:
@@ -113,36 +86,25 @@ def world_row(world: FittedDataset, found: Quality) -> dict[str, Any]:
     return row | {"inside 90 % interval": float(found.inside[LEVELS.index(0.9)])}
 
 
-def result_rows(
-    setting: Source, cells: Mapping[str, Cell], discount: float
-) -> list[dict[str, Any]]:
-    """Behaviour and methods of one dataset, as table rows.
+def result_rows(setting: Source, method: str, cell: Cell, discount: float) -> list[dict[str, Any]]:
+    """The behaviour of a dataset and a method, as table rows.
 
     Methods maximise the discounted value, of which the behaviour's stands beside theirs: who earns
     less undiscounted may be worth more, on Hopper for one, where many rewards are for standing.
     """
     name, played = setting.dataset.name, behaviour(setting)
-    rows: list[dict[str, Any]] = [
-        {"dataset": name, "method": "behaviour", "return": float(played.mean())}
-    ]
-    if not is_simulator(setting.env):
-        for method, cell in cells.items():
-            shown = {c: m for c, m in measured(cell).items() if m == "estimated_value"}
-            estimated = {column: cell[metric] for column, metric in shown.items()}
-            rows.append({"dataset": name, "method": method, "return": NOT_EVALUATED, **estimated})
-        if any("estimated value" in row for row in rows):
-            rows[0]["true value"] = float(behaviour(setting, discount).mean())
-        return rows
-    for method, cell in cells.items():
-        columns = {column: cell[metric] for column, metric in measured(cell).items()}
-        rows.append({"dataset": name, "method": method, **columns})
-    for row, returns in zip(rows, [played, *(c["return"] for c in cells.values())], strict=True):
-        score = score_in(setting.dataset, setting.env, returns)
-        if score is not None:
-            row["score"] = float(np.mean(score)) if row is rows[0] else score
-    if any("discounted_return" in cell for cell in cells.values()):
-        rows[0]["true value"] = float(behaviour(setting, discount).mean())
-    return rows
+    first: dict[str, Any] = {"dataset": name, "method": "behaviour", "return": float(played.mean())}
+    row: dict[str, Any] = {"dataset": name, "method": method, "return": NOT_EVALUATED}
+    shown = {column: metric for column, metric in COLUMNS.items() if metric in cell}
+    row |= {column: cell[metric] for column, metric in shown.items()}
+    if is_simulator(setting.env):
+        for each, returns in ((first, played), (row, cell["return"])):
+            score = score_in(setting.dataset, setting.env, returns)
+            if score is not None:
+                each["score"] = float(np.mean(score)) if each is first else score
+    if "estimated_value" in cell or "discounted_return" in cell:
+        first["true value"] = float(behaviour(setting, discount).mean())
+    return [first, row]
 
 
 def add_main_job(report: Report, setting: Source, cell: Cell) -> None:
@@ -151,8 +113,9 @@ def add_main_job(report: Report, setting: Source, cell: Cell) -> None:
         if "estimated_value" in cell:
             report.number("estimated value", cell["estimated_value"])
         return
-    for column, metric in measured(cell).items():
-        report.number(column, cell[metric])
+    for column, metric in COLUMNS.items():
+        if metric in cell:
+            report.number(column, cell[metric])
     reasons = unlike(setting.dataset, setting.env, cell["length"]) or disagreeing(
         cell["return"], behaviour(setting).mean()
     )
@@ -212,7 +175,7 @@ def note_environments(report: Report, settings: Iterable[Source]) -> None:
         report.note(f"Evaluated in {env.name} ({env.version}).")
 
 
-def draw_world(report: Report, worlds: Mapping[str, Quality]) -> None:
+def draw_world(report: Report, world: Quality) -> None:
     """Open-loop error growth and calibration of the world models."""
     caption = (
         "Left: error of the learned model along logged actions, dashed that of one that says that "
@@ -224,15 +187,14 @@ def draw_world(report: Report, worlds: Mapping[str, Quality]) -> None:
         left,
         right,
     ):
-        for index, (name, world) in enumerate(worlds.items()):
-            steps, shade = np.arange(1, len(world.errors) + 1), f"C{index}"
-            low, middle, high = np.quantile(world.errors, [0.05, 0.5, 0.95], axis=1)
-            left.plot(steps, middle, color=shade, label=slug(name))
-            left.fill_between(steps, low, high, color=shade, alpha=0.12, linewidth=0)
-            still = np.median(world.unchanged, axis=1)
-            left.plot(steps, still, color=shade, linestyle="--", linewidth=0.8)
-            right.plot(LEVELS, world.inside, "o-", color=shade, markersize=3)
+        steps = np.arange(1, len(world.errors) + 1)
+        low, middle, high = np.quantile(world.errors, [0.05, 0.5, 0.95], axis=1)
+        left.plot(steps, middle, color="C0")
+        left.fill_between(steps, low, high, color="C0", alpha=0.12, linewidth=0)
+        still = np.median(world.unchanged, axis=1)
+        left.plot(steps, still, color="C0", linestyle="--", linewidth=0.8)
         left.set(yscale="log", xlabel="step", ylabel="error in stds, median, 5-95 %")
+        right.plot(LEVELS, world.inside, "o-", color="C0", markersize=3)
         right.plot([0, 1], [0, 1], color="black", linewidth=0.8, linestyle=":")
         right.set(xlabel="central interval of the model", ylabel="share of outcomes inside")
 
@@ -240,20 +202,20 @@ def draw_world(report: Report, worlds: Mapping[str, Quality]) -> None:
 def draw_training(
     report: Report,
     setting: Source,
-    cells: Mapping[str, Cell],
+    method: str,
+    cell: Cell,
     discount: float,
-    colours: Mapping[str, str] = COLOURS,
 ) -> None:
     """Return, and estimated against true value, while training on one dataset; and what its
-    behaviour earns. `colours` are those of the arms, by the beginnings of their names."""
-    name = setting.dataset.name
+    behaviour earns."""
+    name, cells = setting.dataset.name, {method: cell}
     if not is_simulator(setting.env):
         caption = (
             "The critics' value where the dataset's episodes start. Dashed: what was "
             "earned from there by the behaviour, discounted."
         )
         with picture(report, f"training-{slug(name)}", caption, title=name, width=4.6) as (ax,):
-            curves(ax, cells, "estimated_value", colours=colours)
+            curves(ax, cells, "estimated_value", colours=COLOURS)
             level(ax, behaviour(setting, discount).mean(), "behaviour", **_BEHAVIOUR)
             ax.set_ylabel("discounted value from the start")
         return
@@ -267,20 +229,17 @@ def draw_training(
         left,
         right,
     ):
-        curves(left, cells, "return", colours=colours)
-        curves(right, cells, "estimated_value", colours=colours)
-        largest = 0.0
-        for method, cell in cells.items():
-            steps, earned = cell.curve("discounted_return")
-            lone = "x" if len(steps) == 1 else ""  # a line of one point is not to be seen
-            shade = pictures.colour(method, colours)
-            right.plot(steps, np.median(earned, 0), color=shade, linestyle=":", marker=lone)
-            for values in (earned, cell.curve("estimated_value")[1]):
-                largest = max(largest, np.abs(values).max(initial=0.0))
+        curves(left, cells, "return", colours=COLOURS)
+        curves(right, cells, "estimated_value", colours=COLOURS)
+        steps, earned = cell.curve("discounted_return")
+        lone = "x" if len(steps) == 1 else ""  # a line of one point is not to be seen
+        shown = {"color": colour(method), "linestyle": ":", "marker": lone}
+        right.plot(steps, np.median(earned, 0), **shown)
         level(left, behaviour(setting).mean(), "behaviour", **_BEHAVIOUR)
         level(right, behaviour(setting, discount).mean(), **_BEHAVIOUR)
         right.plot([], [], color="black", linestyle=":", label="true value of the same policy")
-        if largest > EXPLODED:  # one exploding seed would hide the rest
+        values = np.append(earned, cell.curve("estimated_value")[1])
+        if np.abs(values).max(initial=0.0) > EXPLODED:  # one such seed would hide the rest
             right.set_yscale("symlog", linthresh=100)
         left.set_ylabel("return in the true environment")
         right.set_ylabel("discounted value from the start")
@@ -289,10 +248,10 @@ def draw_training(
 _BEHAVIOUR = {"color": colour("behaviour"), "linewidth": None}
 
 
-def draw_learning(report: Report, setting: Source, cells: Mapping[str, Cell]) -> None:
+def draw_learning(report: Report, setting: Source, method: str, cell: Cell) -> None:
     """Return while training on one dataset."""
     name, caption = setting.dataset.name, "Return of the mean action while training."
     with picture(report, f"learning-{slug(name)}", caption, title=name, width=4.6) as (ax,):
-        curves(ax, cells, "return", colours=COLOURS)
+        curves(ax, {method: cell}, "return", colours=COLOURS)
         level(ax, behaviour(setting).mean(), "behaviour", **_BEHAVIOUR)
         ax.set_ylabel("return in the true environment")

@@ -72,7 +72,7 @@ class SavedPolicy(NamedTuple):
             ConfigError: its observations or actions are of other sizes, or its columns have other
                 names.
         """
-        shown = self.placed(env)
+        env = shown = self.placed(env)
         if self.remembers:
             from .recurrent.histories import remembering
 

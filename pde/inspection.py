@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from jaxrl_rollouts.cli.before import check_picture
+from jaxrl_rollouts.cli.before import check_file
 from jaxrl_rollouts.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def inspect(
     from .frames import odd_frames
     from .generate import quality
 
-    check_picture(out)
+    check_file(out)
     if rows < 1:
         raise ConfigError("--rows", rows, "at least 1")
     found = read(file, axes)

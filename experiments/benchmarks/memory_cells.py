@@ -20,8 +20,9 @@ from jaxrl_rollouts.offline.data.d4rl import write_d4rl
 from jaxrl_rollouts.offline.job import train
 from jaxrl_rollouts.offline.method import Method
 from jaxrl_rollouts.offline.methods import MethodName
+from jaxrl_rollouts.offline.neubay.posterior import PosteriorConfig
 from jaxrl_rollouts.offline.recipes import recipe
-from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, fit_worlds
+from jaxrl_rollouts.offline.worlds.fit import fit_worlds
 from jaxrl_rollouts.pde.files import from_arrays
 from jaxrl_rollouts.pde.fitting import fit
 from jaxrl_rollouts.record.run import Run
@@ -89,7 +90,7 @@ def many_seeds(config: Config, folder: Path, run: Run) -> None:
 def many_members(config: Config, folder: Path, run: Run) -> None:
     """NEUBAY's ensemble, two epochs."""
     ensemble = replace(
-        NEUBAY_ENSEMBLE,
+        PosteriorConfig().ensemble,
         members=config.members,
         elites=config.members,
         hidden=config.member_hidden,

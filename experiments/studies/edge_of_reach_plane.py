@@ -28,7 +28,9 @@ from jaxrl_rollouts.offline.environments.plane import (
 )
 from jaxrl_rollouts.offline.method import Agent, Learner
 from jaxrl_rollouts.offline.methods.model_based import (
+    Given,
     Imagination,
+    Learned,
     Learning,
     ModelBased,
     ModelBasedState,
@@ -88,11 +90,10 @@ def oracle_patch(method: ModelBased, reach: Reach, optimum: ValueGrid) -> ModelB
 
         name: ClassVar[str] = "oracle patch"
 
-        def learn(
-            self, agent: Agent, state: Learning, *batch: Any, **moves: bool
-        ) -> tuple[Learning, dict[str, jax.Array]]:
-            patched = agent._replace(update=partial(agent.update, next_value=next_value))
-            return super().learn(patched, state, *batch, **moves)
+        def learn(self, state: Learning, given: Given, **moves: bool) -> Learned:
+            update = partial(given.agent.update, next_value=next_value)
+            agent = given.agent._replace(update=update)
+            return super().learn(state, given._replace(agent=agent), **moves)
 
     return OraclePatch(**{f.name: getattr(method, f.name) for f in fields(method)})
 

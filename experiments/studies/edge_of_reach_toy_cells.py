@@ -13,9 +13,8 @@ from jaxrl_rollouts.configs import number, positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.critics import bootstrap_rate
 from jaxrl_rollouts.offline.agents.sac import SacConfig
-from jaxrl_rollouts.offline.behaviours.mixed import plane_box
 from jaxrl_rollouts.offline.data import Transitions
-from jaxrl_rollouts.offline.environments.plane import PLANE
+from jaxrl_rollouts.offline.environments.plane import PLANE, reward
 from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.model_based import ModelBased, Rollouts, bind
 from jaxrl_rollouts.offline.methods.ravl import Ravl
@@ -79,6 +78,16 @@ class PlaneData(NamedTuple):
     rows: Transitions
     optimum: ValueGrid
     square: jax.Array
+
+
+def plane_box(key: jax.Array, steps: int, half_width: float) -> Transitions:
+    """Single steps of random actions from states uniform in a box: data with a sharp edge."""
+    state_key, action_key = jax.random.split(key)
+    states = jax.random.uniform(state_key, (steps, 2), minval=-half_width, maxval=half_width)
+    actions = jax.random.uniform(action_key, (steps, 2), minval=-1.0, maxval=1.0)
+    following, no = states + actions, np.zeros(steps, bool)
+    rows = (states, actions, reward(states, actions, following), following)
+    return Transitions(*map(np.asarray, rows), terminations=no, truncations=~no)
 
 
 def prepare(config: Config) -> PlaneData:

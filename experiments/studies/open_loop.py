@@ -25,10 +25,11 @@ from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import episodes, to_device
 from jaxrl_rollouts.offline.environments.terminations import never
+from jaxrl_rollouts.offline.neubay.posterior import PosteriorConfig
 from jaxrl_rollouts.offline.task import slug, verify_checksum
 from jaxrl_rollouts.offline.worlds import open_loop as quality
 from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
-from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, fit_worlds
+from jaxrl_rollouts.offline.worlds.fit import fit_worlds
 from jaxrl_rollouts.offline.worlds.trust import (
     LEVELS,
     UncertaintyStats,
@@ -41,7 +42,7 @@ from jaxrl_rollouts.reports.statistics import summarize
 
 from ..catalogue import LISTINGS
 
-SOURCE = LISTINGS["open_loop"].source
+SOURCE, NEUBAY = LISTINGS["open_loop"].source, PosteriorConfig().ensemble
 MEDIUM, MIXED = "halfcheetah-medium-mini-v1", "halfcheetah-medium-replay-mini-v1"
 D4RL = "halfcheetah-medium-v2", "halfcheetah-medium-replay-v2"
 
@@ -62,7 +63,7 @@ class Config:
     """
 
     pairs: tuple[tuple[str, str], ...] = ((MEDIUM, MIXED), (MIXED, MEDIUM), (PENDULUM, PENDULUM))
-    ensemble: EnsembleConfig = field(default_factory=lambda: NEUBAY_ENSEMBLE)
+    ensemble: EnsembleConfig = field(default_factory=lambda: NEUBAY)
     seeds: int = positive(1)
     seed: int = 0
     length: int = positive(1000)
@@ -230,10 +231,8 @@ def add_claims(report: Report, title: str, found: Mapping[str, RolledWorlds]) ->
 
 
 # The architecture is the paper's; a quarter of an hour on two cores.
-_CPU = Config(
-    ensemble=replace(NEUBAY_ENSEMBLE, members=6, elites=5, max_epochs=12), seeds=2, rows=20_000
-)
-_TINY = replace(NEUBAY_ENSEMBLE, members=3, elites=2, hidden=(16,), max_epochs=1)
+_CPU = Config(ensemble=replace(NEUBAY, members=6, elites=5, max_epochs=12), seeds=2, rows=20_000)
+_TINY = replace(NEUBAY, members=3, elites=2, hidden=(16,), max_epochs=1)
 
 EXPERIMENT = LISTINGS["open_loop"].experiment(
     config_type=Config,

@@ -15,7 +15,6 @@ from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.critics import bootstrap_rate
 from jaxrl_rollouts.offline.agents.sac import SacConfig
-from jaxrl_rollouts.offline.behaviours.mixed import plane_random
 from jaxrl_rollouts.offline.collect import collect, random_policy
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments import Environment, make
@@ -163,7 +162,8 @@ def open_domain(config: DialConfig, key: jax.Array) -> Domain:
     env = make(config.environment)
     if env is PLANE:
         best = optimal_return(env.observe(env.reset(hundred_key, 20_000))).mean()
-        data, limit = plane_random(data_key, config.rows), 1.0 / (1.0 - config.agent.discount)
+        data = collect(env, random_policy(env.action_size), None, data_key, steps=config.rows)
+        limit = 1.0 / (1.0 - config.agent.discount)
         scale = f"% of the optimal return over {MAX_EPISODE_STEPS} steps"
         return Domain(env, config, data, 0.0, float(best), scale, limit, edge=True)
     spoilt = SwingUp(noise=config.noise, random=config.random)

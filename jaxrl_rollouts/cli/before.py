@@ -35,8 +35,8 @@ def check_places(out: Path, publish: Path | None) -> None:
             raise ConfigError(name, found, "a folder to write in")
 
 
-def check_picture(out: Path | None) -> None:
-    """Raise `ConfigError` for a picture in a folder that is not there, before the work for it."""
+def check_file(out: Path | None) -> None:
+    """Raise `ConfigError` for a file in a folder that is not there, before the work for it."""
     if out is not None and not out.parent.is_dir():
         raise ConfigError("--out", str(out), f"a file in an existing folder (no {out.parent})")
 

@@ -26,9 +26,11 @@ from jaxrl_rollouts.networks import MLP, Network, from_linen
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
-from ..method import Agent, Scaled
+from ..method import Agent, Scaled, bound
+from .critics import inputs
 from .flow_actor import field, follow, make_field
 from .model_free import ModelFree
+from .td3 import action, gaussian, greedy
 
 
 @dataclass(frozen=True)
@@ -76,19 +78,11 @@ def make_bc(config: BcConfig, observation_size: int, action_size: int) -> Agent:
     check(config)
     if config.flow_steps is not None:
         return _make_flow(config, observation_size, action_size)
-    s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
+    (s,) = inputs(observation_size)
     actor = from_linen(MLP(config.hidden, (action_size,)), s)
     nets = BcNets(observation_size, actor, optax.adam(config.actor_lr))
-    act = functools.partial(greedy, nets)
-    return Agent(
-        functools.partial(init, nets),
-        functools.partial(update, nets),
-        act,
-        act,
-        None,
-        gaussian=functools.partial(gaussian, nets),
-        normalise=config.normalise,
-    )
+    own = {"init": init, "update": update, "gaussian": gaussian}
+    return Agent(**bound(nets, **own, policy=greedy, greedy=greedy), normalise=config.normalise)
 
 
 def _make_flow(config: BcConfig, observation_size: int, action_size: int) -> Agent:
@@ -97,12 +91,9 @@ def _make_flow(config: BcConfig, observation_size: int, action_size: int) -> Age
     velocity = make_field(config.hidden, observation_size, action_size)
     learn = optax.adam(config.actor_lr)
     nets = BcNets(observation_size, velocity, learn, action_size, config.flow_steps)
-    functions: Any = (init, flow_update, flow_policy, flow_greedy)
-    return Agent(
-        *(functools.partial(function, nets) for function in functions),
-        q=None,
-        normalise=config.normalise,
-    )
+    own = {"init": init, "update": flow_update}
+    acts = bound(nets, **own, policy=flow_policy, greedy=flow_greedy)
+    return Agent(**acts, normalise=config.normalise)
 
 
 def init(nets: BcNets, key: jax.Array, scaler: Scaler | None = None) -> BcState:
@@ -110,25 +101,6 @@ def init(nets: BcNets, key: jax.Array, scaler: Scaler | None = None) -> BcState:
     actor = nets.actor.init(key)
     scaler = scaler or identity_scaler(nets.observation_size)
     return BcState(Scaled(actor, scaler), nets.learn.init(actor))
-
-
-def action(nets: BcNets, actor: Scaled, observations: jax.Array) -> jax.Array:
-    """The policy, `[..., A]`."""
-    return jnp.tanh(nets.actor.apply(actor.net, actor.scaler.normalise(observations)))
-
-
-def greedy(
-    nets: BcNets, actor: Scaled, key: jax.Array, observation: jax.Array, memory: PyTree
-) -> tuple[jax.Array, PyTree]:
-    """The policy: deterministic in training as in evaluation."""
-    del key
-    return action(nets, actor, observation), memory
-
-
-def gaussian(nets: BcNets, actor: Scaled, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Unit variance around the action, of which the squared error is the log-likelihood."""
-    mean = action(nets, actor, observations)
-    return mean, jnp.ones_like(mean)
 
 
 def actor_loss(

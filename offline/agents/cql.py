@@ -26,9 +26,10 @@ from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions
-from ..method import Agent, Scaled
+from ..method import Agent, Scaled, bound
 from . import soft
 from .actors import ActorConfig, log_prob, sample_and_log_prob
+from .critics import bootstrapped
 from .model_free import ModelFree
 from .soft import SoftConfig, SoftNets, temperature_step
 
@@ -92,15 +93,10 @@ def make_cql(
     check(config)
     sizes = observation_size, action_size
     nets = soft.make_nets(config, *sizes, ActorConfig(), steps, config.critic_hidden)
-    functions: Any = (functools.partial(init, nets, observation_size),)
-    functions += tuple(functools.partial(f, nets) for f in (update, policy, greedy, q))
-    return Agent(
-        *functions,
-        sample=functools.partial(sample, nets),
-        normalise=config.normalise,
-        nets=nets,
-        density=functools.partial(density, nets),
-    )
+    acts = {"policy": policy, "greedy": greedy, "q": q, "sample": sample, "density": density}
+    begin = functools.partial(init, nets, observation_size)
+    functions = bound(nets, update=update, **acts)
+    return Agent(begin, **functions, normalise=config.normalise, nets=nets)
 
 
 def init(
@@ -156,7 +152,7 @@ def bellman_target(
 ) -> jax.Array:
     """`r + gamma (1 - d) min_i Q'_i(s', a')`, `[B]`; less `alpha log pi(a' | s')` if so wanted."""
     value = soft.soft_value(nets, state, key, batch.next_observations)
-    return soft.soft_target(nets, batch, value)
+    return bootstrapped(batch, nets.config.discount, value)
 
 
 def candidates(
@@ -208,19 +204,21 @@ def critic_loss(
     target: jax.Array,
     drawn: tuple,
     multiplier: jax.Array,
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
+) -> tuple[jax.Array, dict[str, jax.Array]]:
     """`sum_i mean (Q_i(s, a) - target)^2 + multiplier weight gap_i`; equations 4 and 30.
 
     Equation 30's `- multiplier tau` is left out: it is constant in the critics.
-
-    Returns:
-        The loss, with the values `[N, B]`, the squared error of one critic and the gaps `[N]`.
     """
     values = soft.q(nets, critic, batch.observations, batch.actions)
     fit = jnp.square(values - target).mean(1).sum()
     gap = conservative_gap(nets, critic, batch, values, drawn)
     loss = fit + (multiplier * nets.config.weight * gap).sum()
-    return loss, (values, fit / values.shape[0], gap)
+    return loss, {
+        "critic_loss": fit / values.shape[0],
+        "q_mean": values.mean(),
+        "q_spread": values.std(0).mean(),
+        "conservative_gap": gap.mean(),
+    }
 
 
 def actor_loss(
@@ -266,42 +264,14 @@ def _update(
     """`update` with normalised observations; the state has bare networks."""
     config = nets.config
     actor_key, target_key, draw_key = jax.random.split(key, 3)
-    actor, opt_actor, _, density = descend(
-        nets.learn_actor, actor_loss, state.actor, state.opt_actor, nets, state, actor_key, batch
-    )
-    step, opt_alpha = temperature_step(nets, state, density)
-    moved = state._replace(actor=actor, log_alpha=state.log_alpha + step)
+    moved, acted = soft.actor_step(nets, state, actor_key, batch, actor_loss)
     target = bellman_target(nets, moved, target_key, batch)
-    drawn = jax.lax.stop_gradient(candidates(nets, actor, draw_key, batch, config.num_actions))
+    drawn = candidates(nets, moved.actor, draw_key, batch, config.num_actions)
     multiplier = jnp.minimum(jnp.exp(state.log_multiplier), LARGEST)
-    critic, opt_critic, _, (values, fit, gap) = descend(
-        nets.learn_critic,
-        critic_loss,
-        state.critic,
-        state.opt_critic,
-        nets,
-        batch,
-        target,
-        drawn,
-        multiplier,
+    moved, learned = soft.critic_step(
+        nets, moved, critic_loss, batch, target, jax.lax.stop_gradient(drawn), multiplier
     )
-    metrics = {
-        "critic_loss": fit,
-        "q_mean": values.mean(),
-        "q_spread": values.std(0).mean(),
-        "target_mean": target.mean(),
-        "conservative_gap": gap.mean(),
-        "entropy": -density.mean(),
-        "alpha": soft.temperature(nets, moved.log_alpha),
-    }
-    moved = moved._replace(
-        critic=critic,
-        target_critic=optax.incremental_update(critic, state.target_critic, config.tau),
-        opt_actor=opt_actor,
-        opt_critic=opt_critic,
-        opt_alpha=opt_alpha,
-        steps=state.steps + 1,
-    )
+    moved, metrics = moved._replace(steps=state.steps + 1), learned | acted
     if config.target_gap is None:
         return moved, metrics
     log_multiplier, opt_multiplier, _, _ = descend(
@@ -309,7 +279,7 @@ def _update(
         multiplier_loss,
         state.log_multiplier,
         state.opt_multiplier,
-        config.weight * (gap.mean() - config.target_gap),
+        config.weight * (metrics["conservative_gap"] - config.target_gap),
     )
     moved = moved._replace(log_multiplier=log_multiplier, opt_multiplier=opt_multiplier)
     return moved, metrics | {"multiplier": multiplier}

@@ -1,19 +1,49 @@
-"""Critics that see normalised observations: their values, loss and metrics; when to trust them."""
+"""Critics that see normalised observations: settings, values, gradient step; when to trust them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from jaxrl_rollouts.configs import layers, number, positive, step_size
+from jaxrl_rollouts.descent import descend
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
 from ..method import Agent, Scaled
 
-HORIZON = 400  # steps that are played: 0.98^400 is 0.03 %
+
+@dataclass(frozen=True)
+class ValueConfig:
+    """Hyper-parameters of agents with such critics: TD3's, IQL's and FQL's families.
+
+    Attributes:
+        num_critics: how many; their minimum is the value learned from.
+        hidden: widths of all networks.
+        critic_norm: layer normalisation in critics and state values, after each activation.
+        normalise: observations by their statistics in the dataset.
+        discount: gamma: what a reward one step later counts.
+        tau: how much of the networks goes into their targets at every update.
+        actor_lr, critic_lr: learning rates (Adam).
+    """
+
+    num_critics: int = positive(2)
+    hidden: tuple[int, ...] = layers((256, 256))
+    critic_norm: bool = False
+    normalise: bool = False
+    discount: float = number(0.99, least=0, below=1)
+    tau: float = number(0.005, above=0, most=1)
+    actor_lr: float = step_size(3e-4)
+    critic_lr: float = step_size(3e-4)
+
+
+def inputs(*sizes: int) -> tuple[jax.ShapeDtypeStruct, ...]:
+    """One row of a network's inputs, of observations and actions say."""
+    return tuple(jax.ShapeDtypeStruct((1, size), jnp.float32) for size in sizes)
 
 
 def q(nets: Any, critic: Scaled, observations: jax.Array, actions: jax.Array) -> jax.Array:
@@ -30,14 +60,33 @@ def critic_loss(
     return jnp.square(values - target).mean(1).sum(), values
 
 
-def critic_metrics(fit: jax.Array, values: jax.Array, target: jax.Array) -> dict[str, jax.Array]:
-    """Metrics of a step of `critic_loss`: the loss of one critic, values `[N, B]` and targets."""
-    return {
+def critic_step(
+    nets: Any, state: Any, batch: Any, target: jax.Array
+) -> tuple[PyTree, Any, dict[str, jax.Array]]:
+    """A gradient step of `state.critic` at targets `[B]`: networks, moments, metrics."""
+    critic, moments, fit, values = descend(
+        nets.learn_critic,
+        critic_loss,
+        state.critic.net,
+        state.opt_critic,
+        nets,
+        state.critic.scaler,
+        batch,
+        target,
+    )
+    metrics = {
         "critic_loss": fit / len(values),
         "q_mean": values.mean(),
         "q_spread": values.std(0).mean(),
         "target_mean": target.mean(),
     }
+    return critic, moments, metrics
+
+
+def bootstrapped(batch: Any, discount: float, value: jax.Array) -> jax.Array:
+    """`r + gamma (1 - d) value`, `[B]`, with the value of the next states; no gradient."""
+    alive = 1.0 - batch.terminations.astype(jnp.float32)
+    return jax.lax.stop_gradient(batch.rewards + discount * alive * value)
 
 
 class CriticView(NamedTuple):

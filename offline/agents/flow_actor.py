@@ -27,6 +27,7 @@ from jaxrl_rollouts.networks import MLP, Network, from_linen, uniform
 from jaxrl_rollouts.trees import PyTree
 
 from .actors import LOG_STD_RANGE, Actor, ActorConfig
+from .critics import inputs
 
 OPEN = 5.0  # bias of the gate at the start: almost open
 WAVES = 4  # of the time
@@ -63,7 +64,7 @@ def make_nets(
     config: ActorConfig, hidden: Sequence[int], observation_size: int, action_size: int
 ) -> FlowNets:
     """Small heads, so that a fresh velocity (candidate) is near 0 and log sigma near -1.5."""
-    s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
+    (s,) = inputs(observation_size)
     head: dict[str, Any] = {"head_init": uniform(1e-3), "head_bias_init": uniform(1e-3)}
     shut = jax.nn.initializers.zeros
     bias = jax.nn.initializers.constant(OPEN)
@@ -85,8 +86,7 @@ def make_field(
     **inits: Any,
 ) -> Network:
     """`(observations, actions, waves of the time) -> [..., A]`; see `field`."""
-    sizes = observation_size, action_size, 1 + 2 * WAVES
-    example = [jax.ShapeDtypeStruct((1, size), jnp.float32) for size in sizes]
+    example = inputs(observation_size, action_size, 1 + 2 * WAVES)
     return from_linen(MLP(tuple(hidden), (action_size,), activation=activation, **inits), *example)
 
 

@@ -17,22 +17,35 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts import draws
-from jaxrl_rollouts.configs import check, layers, number, positive, step_size
+from jaxrl_rollouts.configs import check, layers, number, positive
 from jaxrl_rollouts.descent import descend
 from jaxrl_rollouts.ensemble import Ensemble, ensemble
 from jaxrl_rollouts.networks import MLP, Network, from_linen
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
-from ..method import Agent, Scaled
+from ..method import Agent, Scaled, bound
 from . import bc
-from .critics import critic_loss, critic_metrics, q
+from .critics import ValueConfig, bootstrapped, critic_step, inputs, q
 from .flow_actor import make_field
 from .model_free import ModelFree
 
 
 @dataclass(frozen=True)
-class FqlConfig:
+class ClonedFlowConfig(ValueConfig):
+    """What FQL and IFQL share; the flow learns at the actor's rate.
+
+    Attributes:
+        flow_steps: Euler steps of the flow.
+    """
+
+    hidden: tuple[int, ...] = layers((512, 512, 512, 512))
+    critic_norm: bool = True
+    flow_steps: int = positive(10)
+
+
+@dataclass(frozen=True)
+class FqlConfig(ClonedFlowConfig):
     """Hyper-parameters; defaults are those of the authors' code.
 
     Attributes:
@@ -40,28 +53,11 @@ class FqlConfig:
         aggregate: over the critics, in the Bellman target.
         normalise_q: divide the policy's value by its mean magnitude over the batch, so that `alpha`
             does not depend on the scale of rewards.
-        flow_steps: Euler steps of the flow that is distilled.
-        num_critics: how many.
-        hidden: widths of all networks.
-        critic_norm: layer normalisation in the critics, after each activation.
-        normalise: observations by their statistics in the dataset.
-        discount: gamma: what a reward one step later counts (0.995 on OGBench's longest tasks).
-        tau: how much of the critics goes into their targets at every update.
-        actor_lr, critic_lr: learning rates (Adam); the flow has the actor's.
     """
 
     alpha: float = number(10.0, least=0)
     aggregate: Literal["mean", "min"] = "mean"
     normalise_q: bool = False
-    flow_steps: int = positive(10)
-    num_critics: int = positive(2)
-    hidden: tuple[int, ...] = layers((512, 512, 512, 512))
-    critic_norm: bool = True
-    normalise: bool = False
-    discount: float = number(0.99, least=0, below=1)
-    tau: float = number(0.005, above=0, most=1)
-    actor_lr: float = step_size(3e-4)
-    critic_lr: float = step_size(3e-4)
 
     def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
         return make_fql(self, observation_size, action_size)
@@ -98,8 +94,7 @@ def make_fql(config: FqlConfig, observation_size: int, action_size: int) -> Agen
         ConfigError: a setting is out of range.
     """
     check(config)
-    s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
-    a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)
+    s, a = inputs(observation_size, action_size)
     norm, learn = config.critic_norm, optax.adam(config.actor_lr)
     field = make_field(config.hidden, observation_size, action_size, activation=nn.gelu)
     critic = MLP(config.hidden, (1,), activation=nn.gelu, layer_norm=norm, norm_after=norm)
@@ -111,16 +106,8 @@ def make_fql(config: FqlConfig, observation_size: int, action_size: int) -> Agen
         learn,
         optax.adam(config.critic_lr),
     )
-    act = functools.partial(policy, nets)
-    return Agent(
-        functools.partial(init, nets),
-        functools.partial(update, nets),
-        act,
-        act,
-        functools.partial(q, nets),
-        normalise=config.normalise,
-        nets=nets,
-    )
+    acts = bound(nets, init=init, update=update, policy=policy, greedy=policy, q=q)
+    return Agent(**acts, normalise=config.normalise, nets=nets)
 
 
 def init(nets: FqlNets, key: jax.Array, scaler: Scaler | None = None) -> FqlState:
@@ -161,8 +148,7 @@ def bellman_target(nets: FqlNets, state: FqlState, key: jax.Array, batch: Any) -
     following, _ = policy(nets, state.actor, key, after, ())
     values = q(nets, Scaled(state.target_critic, scaler), after, following)
     value = values.mean(0) if nets.config.aggregate == "mean" else values.min(0)
-    alive = 1.0 - batch.terminations.astype(jnp.float32)
-    return batch.rewards + nets.config.discount * alive * value
+    return bootstrapped(batch, nets.config.discount, value)
 
 
 def actor_loss(
@@ -191,16 +177,7 @@ def update(
     next_key, flow_key, actor_key = jax.random.split(key, 3)
     scaler = state.actor.scaler
     target = bellman_target(nets, state, next_key, batch)
-    critic, opt_critic, fit, values = descend(
-        nets.learn_critic,
-        critic_loss,
-        state.critic.net,
-        state.opt_critic,
-        nets,
-        scaler,
-        batch,
-        target,
-    )
+    critic, opt_critic, learned = critic_step(nets, state, batch, target)
     cloned, more = bc.flow_update(
         nets.flow, bc.BcState(Scaled(state.flow, scaler), state.opt_flow), flow_key, batch
     )
@@ -215,7 +192,7 @@ def update(
         batch,
     )
     metrics = {
-        **critic_metrics(fit, values, target),
+        **learned,
         "flow_loss": more["actor_loss"],
         "actor_loss": loss,
         **parts,

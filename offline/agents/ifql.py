@@ -16,49 +16,34 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts import draws
-from jaxrl_rollouts.configs import check, layers, number, positive, step_size
+from jaxrl_rollouts.configs import check, number, positive, step_size
 from jaxrl_rollouts.descent import descend
 from jaxrl_rollouts.ensemble import Ensemble, ensemble
 from jaxrl_rollouts.networks import MLP, Network, from_linen
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
-from ..method import Agent, Scaled
+from ..method import Agent, Scaled, bound
 from . import bc
-from .critics import critic_loss, critic_metrics, q
+from .critics import critic_step, inputs, q
 from .flow_actor import make_field
-from .iql import expectile_loss
+from .fql import ClonedFlowConfig
+from .iql import bellman_target, value_loss
 from .model_free import ModelFree
 
 
 @dataclass(frozen=True)
-class IfqlConfig:
+class IfqlConfig(ClonedFlowConfig):
     """Hyper-parameters; defaults are those of the authors' code.
 
     Attributes:
         expectile: tau, of the state value.
         candidates: actions of the flow that the critics choose from.
-        flow_steps: Euler steps of the flow.
-        num_critics: how many; their minimum is the value learned from.
-        hidden: widths of all networks.
-        critic_norm: layer normalisation in critics and value, after each activation.
-        normalise: observations by their statistics in the dataset.
-        discount: gamma: what a reward one step later counts.
-        tau: how much of the critics goes into their targets at every update.
-        actor_lr, critic_lr, value_lr: learning rates (Adam).
+        value_lr: learning rate of the state value (Adam).
     """
 
     expectile: float = number(0.9, above=0, below=1)
     candidates: int = positive(32)
-    flow_steps: int = positive(10)
-    num_critics: int = positive(2)
-    hidden: tuple[int, ...] = layers((512, 512, 512, 512))
-    critic_norm: bool = True
-    normalise: bool = False
-    discount: float = number(0.99, least=0, below=1)
-    tau: float = number(0.005, above=0, most=1)
-    actor_lr: float = step_size(3e-4)
-    critic_lr: float = step_size(3e-4)
     value_lr: float = step_size(3e-4)
 
     def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
@@ -108,8 +93,7 @@ def make_ifql(config: IfqlConfig, observation_size: int, action_size: int) -> Ag
         ConfigError: a setting is out of range.
     """
     check(config)
-    s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
-    a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)
+    s, a = inputs(observation_size, action_size)
     norm, learn = config.critic_norm, optax.adam(config.actor_lr)
     field = make_field(config.hidden, observation_size, action_size, activation=nn.gelu)
     head = MLP(config.hidden, (1,), activation=nn.gelu, layer_norm=norm, norm_after=norm)
@@ -121,9 +105,8 @@ def make_ifql(config: IfqlConfig, observation_size: int, action_size: int) -> Ag
         optax.adam(config.value_lr),
         optax.adam(config.critic_lr),
     )
-    functions: Any = (init, update, policy, q)
-    begin, step, act, values = (functools.partial(function, nets) for function in functions)
-    return Agent(begin, step, act, act, values, normalise=config.normalise, nets=nets)
+    acts = bound(nets, init=init, update=update, policy=policy, greedy=policy, q=q)
+    return Agent(**acts, normalise=config.normalise, nets=nets)
 
 
 def init(nets: IfqlNets, key: jax.Array, scaler: Scaler | None = None) -> IfqlState:
@@ -149,14 +132,6 @@ def policy(
     return jnp.take_along_axis(actions, best[None, ..., None], 0)[0], memory
 
 
-def value_loss(
-    value: PyTree, nets: IfqlNets, seen: jax.Array, lowest: jax.Array
-) -> tuple[jax.Array, None]:
-    """`mean L_tau(min_i Q'_i(s, a) - V(s))`; of normalised observations."""
-    gap = lowest - nets.value.apply(value, seen)[..., 0]
-    return expectile_loss(gap, nets.config.expectile).mean(), None
-
-
 def update(
     nets: IfqlNets, state: IfqlState, key: jax.Array, batch: Any
 ) -> tuple[IfqlState, dict[str, jax.Array]]:
@@ -168,25 +143,14 @@ def update(
     value, opt_value, value_fit, _ = descend(
         nets.learn_value, value_loss, state.value, state.opt_value, nets, now, lowest
     )
-    alive = 1.0 - batch.terminations.astype(jnp.float32)
-    # `r + gamma (1 - d) V(s')`, with the value from before the step.
-    following = nets.value.apply(state.value, after)[..., 0]
-    target = batch.rewards + config.discount * alive * following
-    critic, opt_critic, fit, values = descend(
-        nets.learn_critic,
-        critic_loss,
-        state.actor.critic,
-        state.opt_critic,
-        nets,
-        scaler,
-        batch,
-        target,
-    )
+    # With the value from before the step.
+    target = bellman_target(nets, state.value, after, batch)
+    critic, opt_critic, learned = critic_step(nets, state, batch, target)
     cloned, more = bc.flow_update(
         nets.flow, bc.BcState(Scaled(state.actor.flow, scaler), state.opt_flow), key, batch
     )
     metrics = {
-        **critic_metrics(fit, values, target),
+        **learned,
         "value_loss": value_fit,
         "flow_loss": more["actor_loss"],
     }

@@ -17,13 +17,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts import draws
-from jaxrl_rollouts.configs import (
-    check,
-    layers,
-    number,
-    positive,
-    step_size,
-)
+from jaxrl_rollouts.configs import check, number, step_size
 from jaxrl_rollouts.descent import descend
 from jaxrl_rollouts.ensemble import Ensemble, ensemble
 from jaxrl_rollouts.networks import MLP, Network, from_linen
@@ -31,45 +25,31 @@ from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
 from ..data.transitions import RewardView
-from ..method import Agent, Scaled
-from .critics import critic_metrics, q
+from ..method import Agent, Scaled, bound
+from .critics import ValueConfig, bootstrapped, critic_step, inputs, q
 from .model_free import ModelFree
 
 LOG_STD_RANGE = (-5.0, 2.0)
 
 
 @dataclass(frozen=True)
-class IqlConfig:
+class IqlConfig(ValueConfig):
     """Hyper-parameters; defaults are the paper's for locomotion.
 
     Attributes:
-        num_critics: how many; their minimum is the value learned from.
-        hidden: widths of all networks.
         dropout_rate: share of the actor's hidden units, each layer's after its activation, that are
             0 while it learns (0.1 on Adroit and Kitchen).
-        critic_norm: layer normalisation in critics and value, after each activation; not published.
         expectile: tau (0.9 on AntMaze).
         beta: beta: how strongly advantages weigh the imitation (10 on AntMaze).
         exp_adv_max: greatest weight.
-        normalise: observations by their statistics in the dataset.
-        discount: gamma: what a reward one step later counts.
-        tau: how much of the networks goes into their targets at every update.
-        actor_lr, critic_lr, value_lr: learning rates (Adam).
+        value_lr: learning rate of the state value (Adam).
         cosine: the actor's rate falls to zero along a cosine over the training.
     """
 
-    num_critics: int = positive(2)
-    hidden: tuple[int, ...] = layers((256, 256))
     dropout_rate: float = number(0.0, least=0, below=1)
-    critic_norm: bool = False
     expectile: float = number(0.7, above=0, below=1)
     beta: float = number(3.0, least=0)
     exp_adv_max: float = number(100.0, above=0)
-    normalise: bool = False
-    discount: float = number(0.99, least=0, below=1)
-    tau: float = number(0.005, above=0, most=1)
-    actor_lr: float = step_size(3e-4)
-    critic_lr: float = step_size(3e-4)
     value_lr: float = step_size(3e-4)
     cosine: bool = True
 
@@ -147,8 +127,7 @@ def make_iql(
 ) -> Agent:
     """Bind the functions of this module. Equal arguments give the same functions."""
     check(config)
-    s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
-    a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)
+    s, a = inputs(observation_size, action_size)
     rate: Any = config.actor_lr
     if steps:
         rate = optax.cosine_decay_schedule(config.actor_lr, steps)
@@ -164,12 +143,8 @@ def make_iql(
         optax.adam(config.value_lr),
         optax.adam(config.critic_lr),
     )
-    functions: Any = (init, update, policy, greedy, q)
-    return Agent(
-        *(functools.partial(function, nets) for function in functions),
-        gaussian=functools.partial(gaussian, nets),
-        normalise=config.normalise,
-    )
+    acts = bound(nets, init=init, update=update, policy=policy, greedy=greedy, q=q)
+    return Agent(**acts, **bound(nets, gaussian=gaussian), normalise=config.normalise)
 
 
 def init(nets: IqlNets, key: jax.Array, scaler: Scaler | None = None) -> IqlState:
@@ -210,13 +185,13 @@ def greedy(
     return gaussian(nets, actor, observation)[0], memory
 
 
-def state_value(nets: IqlNets, value: PyTree, normalised: jax.Array) -> jax.Array:
+def state_value(nets: Any, value: PyTree, normalised: jax.Array) -> jax.Array:
     """V of normalised observations, `[B]`."""
     return nets.value.apply(value, normalised)[..., 0]
 
 
 def value_loss(
-    value: PyTree, nets: IqlNets, normalised: jax.Array, lowest: jax.Array
+    value: PyTree, nets: Any, normalised: jax.Array, lowest: jax.Array
 ) -> tuple[jax.Array, None]:
     """`mean L_tau(min_i Q'_i(s, a) - V(s))`, an upper expectile; equation 5."""
     difference = lowest - state_value(nets, value, normalised)
@@ -242,18 +217,9 @@ def actor_loss(
     return -(weight * normal_log_prob(actions, *head)).mean(), None
 
 
-def bellman_target(nets: IqlNets, value: PyTree, normalised: jax.Array, batch: Any) -> jax.Array:
+def bellman_target(nets: Any, value: PyTree, normalised: jax.Array, batch: Any) -> jax.Array:
     """`r + gamma (1 - d) V(s')`, `[B]`; equation 6. `normalised` are the next observations."""
-    alive = 1.0 - batch.terminations.astype(jnp.float32)
-    return batch.rewards + nets.config.discount * alive * state_value(nets, value, normalised)
-
-
-def critic_loss(
-    critic: PyTree, nets: IqlNets, normalised: jax.Array, actions: jax.Array, target: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """`sum_i mean (Q_i(s, a) - target)^2`, and the values `[N, B]`."""
-    values = nets.critics.apply_all(critic, normalised, actions)[..., 0]
-    return jnp.square(values - target).mean(1).sum(), values
+    return bootstrapped(batch, nets.config.discount, state_value(nets, value, normalised))
 
 
 def update(
@@ -266,7 +232,8 @@ def update(
     """
     config, scaler, actions = nets.config, state.actor.scaler, batch.actions
     now, after = (scaler.normalise(x) for x in (batch.observations, batch.next_observations))
-    lowest = nets.critics.apply_all(state.target_critic, now, actions)[..., 0].min(0)
+    slow = Scaled(state.target_critic, scaler)
+    lowest = q(nets, slow, batch.observations, actions).min(0)
     value, opt_value, value_fit, _ = descend(
         nets.learn_value, value_loss, state.value, state.opt_value, nets, now, lowest
     )
@@ -277,18 +244,9 @@ def update(
         nets.learn_actor, actor_loss, state.actor.net, state.opt_actor, *batched
     )
     target = bellman_target(nets, value, after, batch)
-    critic, opt_critic, fit, values = descend(
-        nets.learn_critic,
-        critic_loss,
-        state.critic.net,
-        state.opt_critic,
-        nets,
-        now,
-        actions,
-        target,
-    )
+    critic, opt_critic, learned = critic_step(nets, state, batch, target)
     metrics = {
-        **critic_metrics(fit, values, target),
+        **learned,
         "value_loss": value_fit,
         "actor_loss": actor_fit,
         "advantage": advantage.mean(),

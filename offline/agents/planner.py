@@ -14,34 +14,172 @@ What is learned is `PlanRows`, by `L_plan + L_student + L_inverse + L_rank`.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
+from jaxrl_rollouts.configs import check, fraction, layers, number, positive, step_size
 from jaxrl_rollouts.descent import descend
-from jaxrl_rollouts.diffusion import draw_samples
-from jaxrl_rollouts.diffusion.continued import Given
+from jaxrl_rollouts.diffusion import (
+    Denoiser,
+    Flow,
+    FlowConfig,
+    JumpConfig,
+    SamplerConfig,
+    TemporalUnetConfig,
+    draw_samples,
+    flow_of_denoiser,
+    make_denoiser,
+    make_flow,
+)
+from jaxrl_rollouts.diffusion.continued import Given, make_continued_unet
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.networks import MLP, Network, from_linen
 from jaxrl_rollouts.rollouts import where_rows
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
+from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions
-from ..method import Agent
+from ..method import Agent, bound
+from .critics import inputs
 from .iql import expectile_loss
+from .model_free import ModelFree
 from .plan_rows import PlanRows, plan_rows
-from .planner_parts import (
-    PlannerActor,
-    PlannerNet,
-    PlannerParts,
-    PlannerSettings,
-    PlannerState,
-    cut,
-    inverse_action,
-    planner_parts,
-    target_rank,
-)
+
+
+@dataclass(frozen=True)
+class PlannerConfig:
+    """Hyper-parameters.
+
+    Attributes:
+        history: last states that a plan goes on from, the present among them.
+        horizon: states ahead in a plan.
+        unet: the model of plans.
+        by: plans are drawn by the `student`, or by the model itself, the `teacher`; then there is
+            no student.
+        sampler: of the teacher.
+        student: what it learns; a consistency model of one segment jumps to the data.
+        jumps: of the student, one network call each.
+        expectile: of the returns that followed from a state; .5 is their mean.
+        guidance: strength of classifier-free guidance. 0: the return is ignored; 1: plain
+            conditional model; above 1: stronger, with two network calls per step, which the
+            student learns to do in one.
+        replan: steps that are taken of a plan before the next one is drawn.
+        drop: share of training rows that the model does not see the rank of.
+        hidden: widths of the inverse model and of the expectile's.
+        actor_lr: learning rate of all of them.
+        average: decay of the moving average of their weights, which act.
+        windows: rows made of the dataset at most.
+        discount: of the return that is ranked.
+    """
+
+    history: int = positive(1)
+    horizon: int = positive(15)
+    unet: TemporalUnetConfig = field(default_factory=TemporalUnetConfig)
+    by: Literal["student", "teacher"] = "student"
+    sampler: SamplerConfig = field(default_factory=SamplerConfig)
+    student: FlowConfig = field(
+        default_factory=lambda: FlowConfig(loss="consistency", segments=1, steps=32)
+    )
+    jumps: JumpConfig = field(default_factory=lambda: JumpConfig(1))
+    expectile: float = number(0.9, above=0, below=1)
+    guidance: float = number(1.0, least=0)
+    replan: int = positive(1)
+    drop: float = fraction(0.1)
+    hidden: tuple[int, ...] = layers((256, 256))
+    actor_lr: float = step_size(3e-4)
+    average: float = number(0.995, least=0, below=1)
+    windows: int = positive(200_000)
+    discount: float = number(0.99, least=0, below=1)
+
+    def validate(self) -> None:
+        if self.replan > self.horizon:
+            raise ConfigError("replan", self.replan, f"at most the horizon, {self.horizon}")
+
+    def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
+        return make_planner(self, observation_size, action_size)
+
+    def rows(self, transitions: Transitions) -> PlanRows:
+        """Windows of the dataset's episodes with the rank of their return."""
+        settings = {"discount": self.discount, "most": self.windows}
+        return plan_rows(transitions, self.history, self.horizon, **settings)
+
+    @property
+    def length(self) -> int:
+        """States of a whole window."""
+        return self.history + self.horizon
+
+
+class PlannerNet(NamedTuple):
+    """Weights; the student's are `()` where there is none."""
+
+    plan: PyTree
+    student: PyTree
+    inverse: PyTree
+    rank: PyTree
+
+
+class PlannerActor(NamedTuple):
+    """What acts: averaged weights and statistics of `PlanRows.observations`."""
+
+    net: PlannerNet
+    scaler: Scaler
+
+
+class PlannerState(NamedTuple):
+    """Everything the agent learns."""
+
+    actor: PlannerActor
+    net: PlannerNet
+    moments: optax.OptState
+    updates: jax.Array
+
+
+class PlannerParts(NamedTuple):
+    """What the planner's functions are bound to."""
+
+    config: PlannerConfig
+    observation_size: int
+    denoiser: Denoiser  # learns
+    guided: Denoiser  # the same network with guidance, which is drawn from
+    student: Flow
+    inverse: Network
+    rank: Network
+    learn: optax.GradientTransformation
+
+
+@functools.lru_cache(maxsize=32)
+def planner_parts(config: PlannerConfig, observation_size: int, action_size: int) -> PlannerParts:
+    """Networks of one configuration."""
+    check(config)
+    sizes = config.unet, config.length, config.history, observation_size
+    (s,) = inputs(observation_size)
+    network = make_continued_unet(*sizes)
+    guided = make_denoiser(make_continued_unet(*sizes, config.guidance))
+    return PlannerParts(
+        config,
+        observation_size,
+        make_denoiser(network),
+        guided,
+        make_flow(network, config.student, flow_of_denoiser(guided)),
+        from_linen(MLP(config.hidden, (action_size,)), s, s),
+        from_linen(MLP(config.hidden, (1,)), s),
+        optax.chain(optax.clip_by_global_norm(1.0), optax.adam(config.actor_lr)),
+    )
+
+
+def cut(parts: PlannerParts, windows: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Windows `[B, L S]` as what is given `[B, H, S]` and what is ahead."""
+    whole = windows.reshape(-1, parts.config.length, parts.observation_size)
+    return whole[:, : parts.config.history], whole[:, parts.config.history :]
+
+
+def target_rank(parts: PlannerParts, net: PyTree, present: jax.Array) -> jax.Array:
+    """The rank that a plan is conditioned on in standardised states `[B, S]`: `[B]` in (-1, 1)."""
+    return jnp.tanh(parts.rank.apply(net, present)[:, 0])
 
 
 class PlannerMemory(NamedTuple):
@@ -89,7 +227,7 @@ def actions_between(
     mean, std = (cut(parts, x[None]) for x in actor.scaler)
     now = (present - mean[0][:, -1]) / std[0][:, -1]
     change = (following - present - mean[1][:, 0]) / std[1][:, 0]
-    return inverse_action(parts, actor.net.inverse, now, change)
+    return jnp.tanh(parts.inverse.apply(actor.net.inverse, now, change))
 
 
 def memory(parts: PlannerParts, batch: int) -> PlannerMemory:
@@ -129,30 +267,12 @@ def act(
     return actions, PlannerMemory(seen, plan, memory.step + 1)
 
 
-@dataclass(frozen=True)
-class PlannerConfig(PlannerSettings):
-    """Hyper-parameters of the planner; see `PlannerSettings`."""
-
-    def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
-        """Build the agent; its rates are the same at every step."""
-        del steps
-        return make_planner(self, observation_size, action_size)
-
-
 @functools.lru_cache(maxsize=32)
 def make_planner(config: PlannerConfig, observation_size: int, action_size: int) -> Agent:
     """Bind the functions of this module. Equal arguments give the same ones."""
     parts = planner_parts(config, observation_size, action_size)
-    choose = functools.partial(act, parts)
-    return Agent(
-        functools.partial(init, parts),
-        functools.partial(update, parts),
-        choose,
-        choose,
-        None,
-        memory=functools.partial(memory, parts),
-        normalise=True,
-    )
+    acts = bound(parts, init=init, update=update, policy=act, greedy=act, memory=memory)
+    return Agent(**acts, normalise=True)
 
 
 def init(parts: PlannerParts, key: jax.Array, scaler: Scaler | None = None) -> PlannerState:
@@ -191,7 +311,7 @@ def loss(
         losses["student_loss"] = parts.student.loss(
             (net.student, given), student_key, ahead, teacher=(actor.net.plan, given)
         )
-    actions = inverse_action(parts, net.inverse, rows[:, -1], ahead[:, 0])
+    actions = jnp.tanh(parts.inverse.apply(net.inverse, rows[:, -1], ahead[:, 0]))
     losses["inverse_loss"] = jnp.square(actions - batch.actions).mean()
     beyond = batch.rewards - target_rank(parts, net.rank, rows[:, -1])
     losses["rank_loss"] = expectile_loss(beyond, config.expectile).mean()
@@ -208,13 +328,12 @@ def update(
     )
     weight = jnp.maximum(1.0 - parts.config.average, 1.0 / count)
     average = optax.incremental_update(net, actor.net, weight)
-    return (
-        PlannerState(actor._replace(net=average), net, moments, count),
-        {"actor_loss": value, **metrics},
-    )
+    state = PlannerState(actor._replace(net=average), net, moments, count)
+    return state, {"actor_loss": value, **metrics}
 
 
-def rows_for(config: PlannerSettings, transitions: Transitions) -> PlanRows:
-    """Windows of the dataset's episodes with the rank of their return."""
-    settings = {"discount": config.discount, "most": config.windows}
-    return plan_rows(transitions, config.history, config.horizon, **settings)
+@dataclass(frozen=True, kw_only=True)
+class Planner(PlannerConfig, ModelFree):
+    """The planner on windows of a dataset's episodes."""
+
+    name: ClassVar[str] = "planner"

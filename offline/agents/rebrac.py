@@ -82,17 +82,20 @@ def with_next_actions(transitions: Transitions) -> NextActionTransitions:
 def actor_loss(
     config: RebracConfig, values: jax.Array, actions: jax.Array, batch: Any
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """`mean (beta_1 |pi(s) - a|^2 - min_i Q_i(s, pi(s)) / mean |min_i Q_i|)`; section 3.
+    """`mean (beta_1 w |pi(s) - a|^2 - min_i Q_i(s, pi(s)) / mean |min_i Q_i|)`; section 3.
 
     Args:
         values: `[N, B]` of every critic at the policy's actions.
         actions: `[B, A]`, the policy's.
+        batch: rows; of TD3-AWR with a `weight` w, `[B]`, which is 1 for ReBRAC.
     """
-    lowest = least(values)
-    weight = 1.0 / (jax.lax.stop_gradient(jnp.abs(lowest).mean()) + 1e-7)
-    imitation = jnp.square(actions - batch.actions).sum(-1).mean()
-    loss = config.actor_bc_coef * imitation - weight * lowest.mean()
-    return loss, {"imitation": imitation}
+    lowest, weight = least(values), getattr(batch, "weight", None)
+    scale = 1.0 / (jax.lax.stop_gradient(jnp.abs(lowest).mean()) + 1e-7)
+    distance = jnp.square(actions - batch.actions).sum(-1)
+    imitation = (distance if weight is None else weight * distance).mean()
+    loss = config.actor_bc_coef * imitation - scale * lowest.mean()
+    metrics = {} if weight is None else {"weight": weight.mean()}
+    return loss, {"imitation": imitation, **metrics}
 
 
 def target_penalty(config: RebracConfig, following: jax.Array, batch: Any) -> jax.Array | float:

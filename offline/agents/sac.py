@@ -8,38 +8,36 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts.configs import check, number, positive
-from jaxrl_rollouts.descent import descend
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions
-from ..method import Agent
+from ..method import Agent, bound
 from .actors import ActorConfig
+from .critics import bootstrapped
 from .model_free import ModelFree
 from .soft import (
     SoftConfig,
     SoftNets,
+    actor_step,
+    critic_step,
     density,
     fresh,
     greedy,
     make_nets,
-    min_q,
     policy,
     q,
     q_and_slopes,
     sample,
-    soft_target,
     soft_value,
-    temperature,
-    temperature_step,
 )
 
 NextValue = Callable[[jax.Array, jax.Array], jax.Array]
@@ -118,13 +116,10 @@ def make_sac(
     """
     check(config)
     nets = make_nets(config, observation_size, action_size, config.actor, steps)
-    functions: Any = (init, update, policy, greedy, q)
-    return Agent(
-        *(functools.partial(function, nets) for function in functions),
-        sample=functools.partial(sample, nets),
-        nets=nets,
-        density=functools.partial(density, nets) if config.actor.kind == "gaussian" else None,
-    )
+    acts = {"policy": policy, "greedy": greedy, "q": q, "sample": sample}
+    if config.actor.kind == "gaussian":
+        acts["density"] = density
+    return Agent(**bound(nets, init=init, update=update, **acts), nets=nets)
 
 
 def init(nets: SoftNets, key: jax.Array, scaler: Scaler | None = None) -> SacState:
@@ -158,7 +153,8 @@ def bellman_target(
     if next_value is not None:
         value = next_value(batch.next_observations, value)
     # The penalty comes off the reward, so that terminal rows are penalised too (MOPO).
-    target = soft_target(nets, batch._replace(rewards=batch.rewards - penalty), value)
+    rewarded = batch._replace(rewards=batch.rewards - penalty)
+    target = bootstrapped(rewarded, nets.config.discount, value)
     # Cut last: rewards and penalties are inside the bound (MOBILE's code).
     min_target = nets.config.min_target
     return target if min_target is None else jnp.maximum(target, min_target)
@@ -166,13 +162,14 @@ def bellman_target(
 
 def critic_loss(
     critic: PyTree, nets: SoftNets, batch: Transitions, target: jax.Array
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+) -> tuple[jax.Array, dict[str, jax.Array]]:
     """`sum_i mean (Q_i(s, a) - target)^2 + eta diversity`; EDAC, An et al. 2021, algorithm 1.
 
     Returns:
-        The loss, with every critic's values `[N, B]` and the mean squared error of one critic.
+        The loss, and metrics.
     """
     config = nets.config
+    # Slopes cost another backward pass, so they are asked for with EDAC's term only.
     if config.eta == 0:
         values, spread = q(nets, critic, batch.observations, batch.actions), jnp.zeros(())
     else:
@@ -180,18 +177,11 @@ def critic_loss(
         spread = diversity_loss(slopes)
     # Summed over critics, not averaged: the learning rate of one critic does not depend on N.
     fit = jnp.square(values - target).mean(1).sum()
-    return fit + config.eta * spread, (values, fit / config.num_critics)
-
-
-def actor_loss(
-    actor: PyTree, nets: SoftNets, state: SacState, key: jax.Array, batch: Transitions
-) -> tuple[jax.Array, jax.Array]:
-    """`mean (alpha log pi(a | s) - min_i Q_i(s, a))` with `a ~ pi`, and the log-densities `[B]`."""
-    actions, log_prob = sample(nets, actor, key, batch.observations)
-    value = min_q(nets, state.critic, batch.observations, actions)
-    # The temperature moves first (as in RAVL's code), on this batch's entropy.
-    log_alpha = state.log_alpha + temperature_step(nets, state, log_prob)[0]
-    return (temperature(nets, log_alpha) * log_prob - value).mean(), log_prob
+    return fit + config.eta * spread, {
+        "critic_loss": fit / config.num_critics,
+        "q_mean": values.mean(),
+        "q_spread": values.std(0).mean(),
+    }
 
 
 def update(
@@ -202,37 +192,14 @@ def update(
     penalty: jax.Array | float = 0.0,
     next_value: NextValue | None = None,
 ) -> tuple[SacState, dict[str, jax.Array]]:
-    """One gradient step of temperature, policy and critics, in this order.
-
-    Of the metrics `actor_gradient` is the norm of the policy's gradient, which steep flows blow up.
-    """
+    """One gradient step of temperature, policy and critics, in this order."""
     # Actor before critics, as in EDAC's code: targets use the policy that has just moved.
     actor_key, target_key = jax.random.split(key)
-    (_, log_prob), slope = jax.value_and_grad(actor_loss, has_aux=True)(
-        state.actor, nets, state, actor_key, batch
-    )
-    move, opt_actor = nets.learn_actor.update(slope, state.opt_actor, state.actor)
-    actor = optax.apply_updates(state.actor, move)
-    step, opt_alpha = temperature_step(nets, state, log_prob)
-    log_alpha = state.log_alpha + step
-    moved = state._replace(actor=actor, log_alpha=log_alpha)
-    target = bellman_target(nets, moved, target_key, batch, penalty, next_value)
-    critic, opt_critic, _, (values, fit) = descend(
-        nets.learn_critic, critic_loss, state.critic, state.opt_critic, nets, batch, target
-    )
-    # Targets follow the critics of this very step, as in SAC's code.
-    target_critic = optax.incremental_update(critic, state.target_critic, nets.config.tau)
-    metrics = {
-        "critic_loss": fit,
-        "q_mean": values.mean(),
-        "q_spread": values.std(0).mean(),
-        "target_mean": target.mean(),
-        "entropy": -log_prob.mean(),
-        "alpha": temperature(nets, log_alpha),
-        "actor_gradient": optax.tree.norm(slope),
-    }
-    state = SacState(actor, critic, target_critic, log_alpha, opt_actor, opt_critic, opt_alpha)
-    return state, metrics
+    state, acted = actor_step(nets, state, actor_key, batch)
+    # One target for all critics: they differ by their initial weights alone.
+    target = bellman_target(nets, state, target_key, batch, penalty, next_value)
+    state, learned = critic_step(nets, state, critic_loss, batch, target)
+    return state, learned | acted
 
 
 @dataclass(frozen=True, kw_only=True)

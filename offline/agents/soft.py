@@ -22,6 +22,7 @@ from jaxrl_rollouts.trees import PyTree
 from ..data import Transitions
 from .actors import INSIDE, Actor, ActorConfig, gaussian_actor
 from .actors import log_prob as log_density
+from .critics import inputs
 from .flow_actor import make_flow_actor
 
 BACKUP_ACTIONS = 10  # drawn next actions of `max_q_backup`
@@ -90,8 +91,7 @@ def make_nets(
 
     `critic_hidden` are widths of the critics; None takes `config.hidden`.
     """
-    s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
-    a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)
+    s, a = inputs(observation_size, action_size)
     bias = jax.nn.initializers.constant(0.1)
 
     def mlp(hidden: tuple[int, ...], outputs: tuple[int, ...], bound: float) -> MLP:
@@ -234,13 +234,7 @@ def soft_value(nets: SoftNets, state: Any, key: jax.Array, observations: jax.Arr
     return value
 
 
-def soft_target(nets: SoftNets, batch: Transitions, value: jax.Array) -> jax.Array:
-    """`r + gamma (1 - d) value`, `[B]`, with the value of the next states; no gradient."""
-    alive = 1.0 - batch.terminations.astype(jnp.float32)
-    return jax.lax.stop_gradient(batch.rewards + nets.config.discount * alive * value)
-
-
-# Steps that methods compose to a gradient step of their own; states have the fields of `fresh`.
+# Steps that agents and methods compose; states have the fields of `fresh`.
 
 
 def actor_loss(
@@ -255,18 +249,25 @@ def actor_loss(
 
 
 def actor_step(
-    nets: SoftNets, state: Any, key: jax.Array, batch: Transitions
+    nets: SoftNets, state: Any, key: jax.Array, batch: Transitions, loss: Any = actor_loss
 ) -> tuple[Any, dict[str, jax.Array]]:
-    """A gradient step of temperature and policy."""
-    actor, opt_actor, _, density = descend(
-        nets.learn_actor, actor_loss, state.actor, state.opt_actor, nets, state, key, batch
+    """A gradient step of temperature and policy.
+
+    Of the metrics `actor_gradient` is the norm of the policy's gradient, which steep flows blow up.
+    """
+    (_, log_prob), slope = jax.value_and_grad(loss, has_aux=True)(
+        state.actor, nets, state, key, batch
     )
-    step, opt_alpha = temperature_step(nets, state, density)
-    log_alpha = state.log_alpha + step
-    state = state._replace(
-        actor=actor, log_alpha=log_alpha, opt_actor=opt_actor, opt_alpha=opt_alpha
+    move, opt_actor = nets.learn_actor.update(slope, state.opt_actor, state.actor)
+    step, opt_alpha = temperature_step(nets, state, log_prob)
+    moved = state._replace(
+        actor=optax.apply_updates(state.actor, move),
+        log_alpha=state.log_alpha + step,
+        opt_actor=opt_actor,
+        opt_alpha=opt_alpha,
     )
-    return state, {"entropy": -density.mean(), "alpha": temperature(nets, log_alpha)}
+    metrics = {"entropy": -log_prob.mean(), "alpha": temperature(nets, moved.log_alpha)}
+    return moved, metrics | {"actor_gradient": optax.tree.norm(slope)}
 
 
 def critic_step(
@@ -280,6 +281,7 @@ def critic_step(
     critic, opt_critic, _, metrics = descend(
         nets.learn_critic, loss, state.critic, state.opt_critic, nets, batch, target, *more
     )
+    # Targets follow the critics of this very step, as in SAC's code.
     slow = optax.incremental_update(critic, state.target_critic, nets.config.tau)
     state = state._replace(critic=critic, target_critic=slow, opt_critic=opt_critic)
     return state, {**metrics, "target_mean": target.mean()}

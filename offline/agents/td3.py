@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,51 +11,31 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts import draws
-from jaxrl_rollouts.configs import (
-    check,
-    layers,
-    number,
-    positive,
-    step_size,
-)
+from jaxrl_rollouts.configs import check, number, positive
 from jaxrl_rollouts.descent import descend
 from jaxrl_rollouts.ensemble import Ensemble, ensemble
 from jaxrl_rollouts.networks import MLP, Network, from_linen, uniform
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
-from ..method import Agent, Scaled
-from .critics import critic_loss, critic_metrics, q
+from ..method import Agent, Scaled, bound
+from .critics import ValueConfig, bootstrapped, critic_step, inputs, q
 
 
 @dataclass(frozen=True)
-class Td3Config:
+class Td3Config(ValueConfig):
     """Hyper-parameters of TD3; defaults are those of TD3+BC.
 
     Attributes:
-        num_critics: how many; their minimum is bootstrapped from.
-        hidden: widths of all networks.
-        critic_norm, actor_norm: layer normalisation in the critics, in the policy, after each
-            activation.
+        actor_norm: layer normalisation in the policy, after each activation.
         edac_init: EDAC's initial weights (biases 0.1, small heads), as ReBRAC has them.
-        normalise: observations by their statistics in the dataset.
-        discount: gamma: what a reward one step later counts.
-        tau: how much of the networks goes into their targets at every update.
-        actor_lr, critic_lr: learning rates (Adam).
         noise, noise_clip: of the target action, within [-1, 1].
         delay: critic updates per actor update; target networks move with the actor.
     """
 
-    num_critics: int = positive(2)
-    hidden: tuple[int, ...] = layers((256, 256))
-    critic_norm: bool = False
     actor_norm: bool = False
     edac_init: bool = False
     normalise: bool = True
-    discount: float = number(0.99, least=0, below=1)
-    tau: float = number(0.005, above=0, most=1)
-    actor_lr: float = step_size(3e-4)
-    critic_lr: float = step_size(3e-4)
     noise: float = number(0.2, least=0)
     noise_clip: float = number(0.5, least=0)
     delay: int = positive(2)
@@ -101,8 +80,7 @@ def make_td3(
 ) -> Agent:
     """Bind the functions of this module."""
     check(config)
-    s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
-    a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)
+    s, a = inputs(observation_size, action_size)
 
     def network(outputs: int, norm: bool, bound: float) -> MLP:
         own: dict[str, Any] = {"layer_norm": norm, "norm_after": norm}
@@ -127,18 +105,9 @@ def make_td3(
 
 def td3_of(nets: Td3Nets) -> Agent:
     """The agent of these networks."""
-    act = functools.partial(greedy, nets)
-    return Agent(
-        functools.partial(init, nets),
-        functools.partial(update, nets),
-        act,
-        act,
-        functools.partial(q, nets),
-        gaussian=functools.partial(gaussian, nets),
-        normalise=nets.config.normalise,
-        period=nets.config.delay,
-        nets=nets,
-    )
+    acts = {"policy": greedy, "greedy": greedy, "q": q, "gaussian": gaussian}
+    settings = {"normalise": nets.config.normalise, "period": nets.config.delay, "nets": nets}
+    return Agent(**bound(nets, init=init, update=update, **acts), **settings)
 
 
 def init(nets: Td3Nets, key: jax.Array, scaler: Scaler | None = None) -> Td3State:
@@ -156,21 +125,21 @@ def init(nets: Td3Nets, key: jax.Array, scaler: Scaler | None = None) -> Td3Stat
     )
 
 
-def action(nets: Td3Nets, actor: Scaled, observations: jax.Array) -> jax.Array:
+def action(nets: Any, actor: Scaled, observations: jax.Array) -> jax.Array:
     """The deterministic policy, `[..., A]`."""
     return jnp.tanh(nets.actor.apply(actor.net, actor.scaler.normalise(observations)))
 
 
 def greedy(
-    nets: Td3Nets, actor: Scaled, key: jax.Array, observation: jax.Array, memory: PyTree
+    nets: Any, actor: Scaled, key: jax.Array, observation: jax.Array, memory: PyTree
 ) -> tuple[jax.Array, PyTree]:
     """The policy: deterministic in training as in evaluation."""
     del key
     return action(nets, actor, observation), memory
 
 
-def gaussian(nets: Td3Nets, actor: Scaled, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Unit variance around the action, as policy-guided diffusion has it."""
+def gaussian(nets: Any, actor: Scaled, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Unit variance around the action, of which the squared error is the log-likelihood."""
     mean = action(nets, actor, observations)
     return mean, jnp.ones_like(mean)
 
@@ -188,8 +157,7 @@ def bellman_target(nets: Td3Nets, state: Td3State, key: jax.Array, batch: Any) -
     value = q(nets, Scaled(state.target_critic, scaler), batch.next_observations, following).min(0)
     if nets.target_penalty is not None:
         value = value - nets.target_penalty(following, batch)
-    alive = 1.0 - batch.terminations.astype(jnp.float32)
-    return jax.lax.stop_gradient(batch.rewards + config.discount * alive * value)
+    return bootstrapped(batch, config.discount, value)
 
 
 def policy_loss(
@@ -206,17 +174,7 @@ def update(
     """One gradient step of the critics and, with `actor`, of the policy and the targets."""
     config, scaler = nets.config, state.actor.scaler
     target = bellman_target(nets, state, key, batch)
-    net, opt_critic, fit, values = descend(
-        nets.learn_critic,
-        critic_loss,
-        state.critic.net,
-        state.opt_critic,
-        nets,
-        scaler,
-        batch,
-        target,
-    )
-    metrics = critic_metrics(fit, values, target)
+    net, opt_critic, metrics = critic_step(nets, state, batch, target)
     critic = Scaled(net, scaler)
     state = state._replace(critic=critic, opt_critic=opt_critic)
     if not actor:

@@ -12,19 +12,18 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts.configs import number, positive, step_size
 from jaxrl_rollouts.descent import descend
-from jaxrl_rollouts.ensemble import least
 from jaxrl_rollouts.networks import MLP, Network, from_linen, uniform
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
-from ..method import Agent, Scaled
+from ..method import Agent, Scaled, bound
 from . import td3
-from .iql import expectile_loss, imitation_weight
+from .critics import inputs
+from .iql import imitation_weight, state_value, value_loss
 from .model_free import ModelFree
 from .rebrac import RebracConfig, make_rebrac
 
@@ -71,6 +70,11 @@ class AwrNets(NamedTuple):
     value: Network
     learn_value: optax.GradientTransformation
 
+    @property
+    def config(self) -> Any:
+        """A `Td3AwrConfig`."""
+        return self.td3.config
+
 
 @functools.lru_cache(maxsize=32)
 def make_td3_awr(config: Td3AwrConfig, observation_size: int, action_size: int) -> Agent:
@@ -80,16 +84,13 @@ def make_td3_awr(config: Td3AwrConfig, observation_size: int, action_size: int) 
         ConfigError: a setting is out of range.
     """
     made = make_rebrac(config, observation_size, action_size)
-    s = jax.ShapeDtypeStruct((1, observation_size), jnp.float32)
+    (s,) = inputs(observation_size)
     norm, head = config.critic_norm, uniform(3e-3)
     inits: dict[str, Any] = {"head_init": head, "head_bias_init": head}
     inits["bias_init"] = jax.nn.initializers.constant(0.1)
     value = MLP(config.hidden, (1,), layer_norm=norm, norm_after=norm, **inits)
-    own = made.nets._replace(actor_loss=functools.partial(actor_loss, config))
-    nets = AwrNets(own, from_linen(value, s), optax.adam(config.value_lr))
-    functions: Any = (init, update)
-    begin, step = (functools.partial(function, nets) for function in functions)
-    return made._replace(init=begin, update=step, nets=nets)
+    nets = AwrNets(made.nets, from_linen(value, s), optax.adam(config.value_lr))
+    return made._replace(**bound(nets, init=init, update=update), nets=nets)
 
 
 def init(nets: AwrNets, key: jax.Array, scaler: Scaler | None = None) -> Td3AwrState:
@@ -98,41 +99,19 @@ def init(nets: AwrNets, key: jax.Array, scaler: Scaler | None = None) -> Td3AwrS
     return Td3AwrState(*td3.init(nets.td3, key, scaler), value, nets.learn_value.init(value))
 
 
-def actor_loss(
-    config: Td3AwrConfig, values: jax.Array, actions: jax.Array, batch: Any
-) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """`mean (beta_1 w |pi(s) - a|^2 - min_i Q_i(s, pi(s)) / mean |min_i Q_i|)`, w of the batch.
-
-    Arguments as of `rebrac.actor_loss`.
-    """
-    lowest = least(values)
-    scale = 1.0 / (jax.lax.stop_gradient(jnp.abs(lowest).mean()) + 1e-7)
-    imitation = (batch.weight * jnp.square(actions - batch.actions).sum(-1)).mean()
-    loss = config.actor_bc_coef * imitation - scale * lowest.mean()
-    return loss, {"imitation": imitation, "weight": batch.weight.mean()}
-
-
-def value_loss(
-    value: PyTree, nets: AwrNets, seen: jax.Array, lowest: jax.Array
-) -> tuple[jax.Array, None]:
-    """`mean L_tau(min_i Q_i(s, a) - V(s))`."""
-    gap = lowest - nets.value.apply(value, seen)[..., 0]
-    return expectile_loss(gap, nets.td3.config.expectile).mean(), None  # type: ignore[attr-defined]
-
-
 def update(
     nets: AwrNets, state: Td3AwrState, key: jax.Array, batch: Any, *, actor: bool = True
 ) -> tuple[Td3AwrState, dict[str, jax.Array]]:
     """TD3's step, with weights by the critics and the value of before it; then, with `actor`, the
     value by the critics of after it."""
-    config: Any = nets.td3.config
     seen = state.actor.scaler.normalise(batch.observations)
 
     def lowest(critic: Scaled) -> jax.Array:
         return td3.q(nets.td3, critic, batch.observations, batch.actions).min(0)
 
-    advantage = lowest(state.critic) - nets.value.apply(state.value, seen)[..., 0]
-    weighted = SimpleNamespace(**batch._asdict(), weight=imitation_weight(config, advantage))
+    advantage = lowest(state.critic) - state_value(nets, state.value, seen)
+    weight = imitation_weight(nets.config, advantage)
+    weighted = SimpleNamespace(**batch._asdict(), weight=weight)
     moved: Any = td3.update(nets.td3, state, key, weighted, actor=actor)  # type: ignore[arg-type]
     state, metrics = moved
     if not actor:

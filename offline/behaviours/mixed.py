@@ -1,16 +1,13 @@
-"""Data of mixed quality, or of none, on embedded environments."""
+"""Data of mixed quality on the pendulum."""
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from ..collect import MAX_BATCH, collect, concatenate, random_policy
+from ..collect import MAX_BATCH, collect, concatenate
 from ..data.transitions import Transitions
 from ..environments.pendulum import PENDULUM, SwingUp, swing_up_policy
-from ..environments.plane import PLANE
-from ..environments.plane import reward as plane_reward
 from ..evaluation import check_count
 
 
@@ -40,22 +37,3 @@ def pendulum_mixed(key: jax.Array, steps: int = 20_000) -> Transitions:
         parts.append(collect(PENDULUM, swing_up_policy, quality, part_key, steps=rows))
         left -= rows
     return concatenate(parts)
-
-
-def plane_box(key: jax.Array, steps: int = 5_000, half_width: float = 2.0) -> Transitions:
-    """Single steps of random actions from states uniform in a box on the plane: data with a sharp
-    edge, which those of `plane_random` have not."""
-    check_count("steps", steps)
-    state_key, action_key = jax.random.split(key)
-    states = jax.random.uniform(state_key, (steps, 2), minval=-half_width, maxval=half_width)
-    actions = jax.random.uniform(action_key, (steps, 2), minval=-1.0, maxval=1.0)
-    following = states + actions
-    rewards = plane_reward(states, actions, following)
-    no = np.zeros(steps, bool)
-    rows = (np.asarray(x) for x in (states, actions, rewards, following))
-    return Transitions(*rows, terminations=no, truncations=~no)
-
-
-def plane_random(key: jax.Array, steps: int = 20_000) -> Transitions:
-    """Uniformly random actions on the plane: data that stay around the origin."""
-    return collect(PLANE, random_policy(PLANE.action_size), None, key, steps=steps)

@@ -66,6 +66,6 @@ METHODS = Registry(
         "neubay_markov": f"{_OFFLINE}.methods.neubay:NeubayMarkov",
         "synther": f"{_OFFLINE}.methods.synther:Synther",
         "pgd": f"{_OFFLINE}.methods.pgd:Pgd",
-        "planner": f"{_OFFLINE}.methods.planner:Planner",
+        "planner": f"{_OFFLINE}.agents.planner:Planner",
     },
 )

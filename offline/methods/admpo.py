@@ -22,11 +22,11 @@ from ..agents import AGENTS
 from ..agents.sac import SacConfig
 from ..data import Transitions
 from ..data.transitions import reward_scale
-from ..method import Agent, AgentConfig, Job
+from ..method import AgentConfig, Job
 from ..task import Source, Task
 from ..worlds.any_step import AnyStepConfig, Recent, ages
 from ..worlds.dynamics import Dynamics, Rolled
-from .model_based import Learning, ModelBased, flat
+from .model_based import Given, Learned, Learning, ModelBased, flat
 
 
 def admpo_agent() -> SacConfig:
@@ -92,15 +92,6 @@ class Admpo(ModelBased):
         steps = trajectory.steps
         return flat(trajectory, rewards=steps.rewards - self.penalty * steps.uncertainties)
 
-    def learn(
-        self,
-        agent: Agent,
-        state: Learning,
-        key: jax.Array,
-        real: Any,
-        imagined: Transitions,
-        world: Rolled,
-        **moves: bool,
-    ) -> tuple[Learning, dict[str, jax.Array]]:
-        rows = Transitions(*real[: len(Transitions._fields)])
-        return super().learn(agent, state, key, rows, imagined, world, **moves)
+    def learn(self, state: Learning, given: Given, **moves: bool) -> Learned:
+        rows = Transitions(*given.real[: len(Transitions._fields)])
+        return super().learn(state, given._replace(real=rows), **moves)

@@ -22,10 +22,9 @@ from ..agents import AGENTS, cql, soft
 from ..agents.sac import SacConfig, bellman_target
 from ..agents.soft import SoftNets
 from ..data import Transitions
-from ..method import Agent, AgentConfig
-from ..worlds.dynamics import Rolled
+from ..method import AgentConfig
 from ..worlds.fit import WorldModelConfig
-from .model_based import Learning, ModelBased, both
+from .model_based import Given, Learned, Learning, ModelBased
 
 
 def combo_agent() -> SacConfig:
@@ -55,25 +54,15 @@ class Combo(ModelBased):
             expected = "sac or edac with a gaussian actor, whose density the soft maximum takes"
             raise ConfigError("agent", type(self.agent).__name__, expected)
 
-    def learn(
-        self,
-        agent: Agent,
-        state: Learning,
-        key: jax.Array,
-        real: Transitions,
-        imagined: Transitions,
-        world: Rolled,
-        **moves: bool,
-    ) -> tuple[Learning, dict[str, jax.Array]]:
+    def learn(self, state: Learning, given: Given, **moves: bool) -> Learned:
         """One step of temperature and policy (SAC's), then of the critics, algorithm 1."""
-        nets, sac, batch = agent.nets, state.agent, both(real, imagined)
-        actor_key, target_key, draw_key = jax.random.split(key, 3)
+        nets, sac, batch = given.agent.nets, state.agent, given.batch
+        actor_key, target_key, draw_key = jax.random.split(given.key, 3)
         sac, acted = soft.actor_step(nets, sac, actor_key, batch)
         target = bellman_target(nets, sac, target_key, batch)
         drawn = cql.candidates(nets, sac.actor, draw_key, batch, self.num_actions)
-        sac, learned = soft.critic_step(
-            nets, sac, critic_loss, batch, target, jax.lax.stop_gradient(drawn), real, self.weight
-        )
+        more = jax.lax.stop_gradient(drawn), given.real, self.weight
+        sac, learned = soft.critic_step(nets, sac, critic_loss, batch, target, *more)
         return state._replace(agent=sac), {**acted, **learned}
 
 

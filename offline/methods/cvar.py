@@ -20,8 +20,8 @@ from ..agents.sac import SacConfig, SacState
 from ..data import Transitions
 from ..method import Agent, AgentConfig
 from ..worlds.dynamics import Rolled
-from .mobile import OnTargets, imagined_values, mobile_agent
-from .model_based import Learning, both
+from .mobile import OnTargets, imagined_values, lowered, mobile_agent
+from .model_based import Given, Learned, Learning
 
 
 def cvar_agent() -> SacConfig:
@@ -42,22 +42,13 @@ class Cvar(OnTargets):
     agent: AgentConfig = chosen(AGENTS, cvar_agent)
     dropped: float = coefficient(0.2, least=0, below=1)
 
-    def learn(
-        self,
-        agent: Agent,
-        state: Learning,
-        key: jax.Array,
-        real: Transitions,
-        imagined: Transitions,
-        world: Rolled,
-        **moves: bool,
-    ) -> tuple[Learning, dict[str, jax.Array]]:
+    def learn(self, state: Learning, given: Given, **moves: bool) -> Learned:
         """SAC's step, with the gap of mean and tail off the targets of imagined rows."""
-        estimates = self.estimates(agent, state.agent, jax.random.fold_in(key, 1), imagined, world)
+        key = jax.random.fold_in(given.key, 1)
+        estimates = self.estimates(given.agent, state.agent, key, given.imagined, given.world)
         gap = jax.lax.stop_gradient(tail_gap(estimates, self.dropped))
-        penalty = jnp.concatenate([jnp.zeros(len(real.rewards)), gap])
-        moved, metrics = agent.update(state.agent, key, both(real, imagined), penalty)
-        return state._replace(agent=moved), metrics | {"tail_gap": gap.mean()}
+        learned, metrics = lowered(state, given, gap)
+        return learned, metrics | {"tail_gap": gap.mean()}
 
     def estimates(
         self, agent: Agent, state: SacState, key: jax.Array, batch: Transitions, world: Rolled

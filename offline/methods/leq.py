@@ -33,6 +33,7 @@ from jaxrl_rollouts.rollouts import Members, rollout
 from jaxrl_rollouts.trees import PyTree
 
 from ..agents import AGENTS
+from ..agents.critics import bootstrapped, inputs
 from ..agents.iql import expectile_loss
 from ..agents.td3 import Td3Config, Td3Nets, make_td3, td3_of
 from ..data import Transitions
@@ -40,7 +41,7 @@ from ..data.transitions import RewardView
 from ..method import Agent, AgentConfig, Scaled
 from ..worlds.dynamics import Rolled
 from ..worlds.fit import WorldModelConfig
-from .model_based import Learning, ModelBased
+from .model_based import Given, Learned, Learning, ModelBased
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def make_leq(
         ConfigError: a setting is out of range.
     """
     sizes = observation_size, action_size
-    s, a = (jax.ShapeDtypeStruct((1, size), jnp.float32) for size in sizes)
+    s, a = inputs(*sizes)
     nets: Td3Nets = make_td3(config, *sizes, lambda q, actions, batch: (-q[0].mean(), {})).nets
     critic = squeezed(from_linen(MLP(config.hidden, (1,), layer_norm=config.critic_norm), s, a))
     rate: Any = optax.cosine_decay_schedule(config.actor_lr, steps) if steps else config.actor_lr
@@ -151,21 +152,12 @@ class Leq(ModelBased):
         if not 0 < self.real_ratio < 1:
             raise ConfigError("real_ratio", self.real_ratio, "between 0 and 1: it needs both parts")
 
-    def learn(
-        self,
-        agent: Agent,
-        state: Learning,
-        key: jax.Array,
-        real: Transitions,
-        imagined: Transitions,
-        world: Rolled,
-        **moves: bool,
-    ) -> tuple[Learning, dict[str, jax.Array]]:
+    def learn(self, state: Learning, given: Given, **moves: bool) -> Learned:
         """Both networks, each with the other from before the step, in rollouts of their own."""
+        agent, world, starts = given.agent, given.world, given.imagined.observations
         nets, td3, scaler = agent.nets, state.agent, state.agent.actor.scaler
-        actor_key, critic_key = jax.random.split(key)
-        starts = imagined.observations
-        still = jnp.zeros((self.horizon + 1, *imagined.actions.shape))
+        actor_key, critic_key = jax.random.split(given.key)
+        still = jnp.zeros((self.horizon + 1, *given.imagined.actions.shape))
         path, pull = self.ascent(agent, td3, actor_key, starts, world, still)
         actor, opt_actor, _, _ = descend(
             nets.learn_actor, actor_loss, td3.actor.net, td3.opt_actor, agent, scaler, path, pull
@@ -178,7 +170,7 @@ class Leq(ModelBased):
             td3.opt_critic,
             agent,
             td3,
-            real,
+            given.real,
             path,
         )
         td3 = td3._replace(
@@ -273,9 +265,8 @@ class Leq(ModelBased):
         scaler, gamma = td3.critic.scaler, self.agent.discount
         slow = Scaled(td3.target_critic, scaler)
         after, _ = agent.greedy(td3.actor, jax.random.key(0), real.next_observations, ())
-        alive = 1.0 - real.terminations.astype(jnp.float32)
         following = agent.q(td3.critic, real.next_observations, after).min(0)
-        target = real.rewards + gamma * alive * following
+        target = bootstrapped(real, gamma, following)
         returns = agent.q(td3.critic, path.observations, path.actions).min(0)
         returns = lambda_returns(returns, path, gamma, self.decay)[:-1]
         fading = gamma ** jnp.arange(self.horizon)[:, None] * path.alive[:-1]

@@ -25,7 +25,7 @@ from ..data import Dataset, Transitions
 from ..method import Agent, AgentConfig
 from ..worlds.dynamics import Imagined, Noise, Rolled
 from ..worlds.fit import WorldModelConfig
-from .model_based import Learning, ModelBased, both
+from .model_based import Given, Learned, Learning, ModelBased
 
 
 def mobile_agent() -> SacConfig:
@@ -90,23 +90,11 @@ class Mobile(OnTargets):
             hint = "None leaves targets as they are; else every target would be cut there"
             raise ConfigError("agent.min_target", least, expected, hint)
 
-    def learn(
-        self,
-        agent: Agent,
-        state: Learning,
-        key: jax.Array,
-        real: Transitions,
-        imagined: Transitions,
-        world: Rolled,
-        **moves: bool,
-    ) -> tuple[Learning, dict[str, jax.Array]]:
+    def learn(self, state: Learning, given: Given, **moves: bool) -> Learned:
         """SAC's step with `beta inconsistency` off the targets of imagined rows, equation 10."""
-        penalty = self.inconsistency(
-            agent, state.agent, jax.random.fold_in(key, 1), imagined, world
-        )
-        penalty = jnp.concatenate([jnp.zeros(len(real.rewards)), self.penalty * penalty])
-        moved, metrics = agent.update(state.agent, key, both(real, imagined), penalty)
-        return state._replace(agent=moved), metrics
+        key = jax.random.fold_in(given.key, 1)
+        apart = self.inconsistency(given.agent, state.agent, key, given.imagined, given.world)
+        return lowered(state, given, self.penalty * apart)
 
     def inconsistency(
         self, agent: Agent, state: SacState, key: jax.Array, batch: Transitions, world: Rolled
@@ -125,6 +113,13 @@ class Mobile(OnTargets):
 
         estimates = jax.vmap(once)(jax.random.split(key, self.num_samples)).mean(0)
         return jax.lax.stop_gradient(bellman_spread(estimates))
+
+
+def lowered(state: Learning, given: Given, penalty: jax.Array) -> Learned:
+    """SAC's step with a penalty, `[B]`, off the targets of imagined rows."""
+    penalty = jnp.concatenate([jnp.zeros(len(given.real.rewards)), penalty])
+    moved, metrics = given.agent.update(state.agent, given.key, given.batch, penalty)
+    return state._replace(agent=moved), metrics
 
 
 def imagined_values(

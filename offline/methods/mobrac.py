@@ -19,9 +19,8 @@ from jaxrl_rollouts.errors import ConfigError
 from ..agents import AGENTS
 from ..agents.rebrac import NextActionTransitions, RebracConfig
 from ..data import Transitions
-from ..method import Agent, AgentConfig
-from ..worlds.dynamics import Rolled
-from .model_based import Learning, Rollouts
+from ..method import AgentConfig
+from .model_based import Given, Learned, Learning, Rollouts
 from .mopo import Mopo
 
 
@@ -50,20 +49,12 @@ class Mobrac(Mopo):
         assert isinstance(self.agent, RebracConfig)
         return self.agent.rows(transitions)
 
-    def learn(
-        self,
-        agent: Agent,
-        state: Learning,
-        key: jax.Array,
-        real: Any,
-        imagined: Transitions,
-        world: Rolled,
-        **moves: bool,
-    ) -> tuple[Learning, dict[str, jax.Array]]:
+    def learn(self, state: Learning, given: Given, **moves: bool) -> Learned:
         """ReBRAC's step; on imagined rows the policy's own action is the one that follows."""
-        rows: Any = imagined
-        if hasattr(real, "next_actions"):
-            own, _ = agent.greedy(state.agent.actor, key, imagined.next_observations, ())
+        if hasattr(given.real, "next_actions"):
+            rows, act = given.imagined, given.agent.greedy
+            own, _ = act(state.agent.actor, given.key, rows.next_observations, ())
             known = jnp.ones(len(own), bool)
-            rows = NextActionTransitions(*imagined, jax.lax.stop_gradient(own), known)
-        return super().learn(agent, state, key, real, rows, world, **moves)
+            rows = NextActionTransitions(*rows, jax.lax.stop_gradient(own), known)
+            given = given._replace(imagined=rows)
+        return super().learn(state, given, **moves)

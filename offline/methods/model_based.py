@@ -13,7 +13,6 @@ What a method may say, each with a default: which `uncertainty` its world model 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -31,7 +30,18 @@ from ..agents import AGENTS
 from ..agents.sac import SacConfig
 from ..data import Transitions, to_device
 from ..data.transitions import RewardView, reward_scale
-from ..method import Agent, AgentConfig, Job, Learner, Method, Prepared, cadence, first_state, swept
+from ..method import (
+    Agent,
+    AgentConfig,
+    Job,
+    Learner,
+    Method,
+    Prepared,
+    cadence,
+    first_state,
+    gradient_steps,
+    swept,
+)
 from ..task import Source, Task
 from ..worlds.dynamics import Dynamics, Noise, Rolled, Uncertainty, models_of, own_models
 from ..worlds.fit import WorldModelConfig
@@ -76,6 +86,31 @@ class Learning(NamedTuple):
 
     agent: Any
     extra: PyTree = ()
+
+
+Learned = tuple[Learning, dict[str, jax.Array]]
+
+
+class Given(NamedTuple):
+    """What a gradient step is given.
+
+    Attributes:
+        agent: functions of what learns.
+        key: consumed.
+        real, imagined: the two parts of the batch, rows of the dataset and of the buffer.
+        world: the model that was rolled.
+    """
+
+    agent: Agent
+    key: jax.Array
+    real: Any
+    imagined: Any
+    world: Rolled
+
+    @property
+    def batch(self) -> Transitions:
+        """Both parts as one, the real rows first."""
+        return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), self.real, self.imagined)
 
 
 class ModelBasedState(NamedTuple):
@@ -144,27 +179,12 @@ class ModelBased(Method):
         """What is kept of `[T, B]` steps: entries of the buffer and which of them count."""
         return flat(trajectory)
 
-    def learn(
-        self,
-        agent: Agent,
-        state: Learning,
-        key: jax.Array,
-        real: Transitions,
-        imagined: PyTree,
-        world: Rolled,
-        **moves: bool,
-    ) -> tuple[Learning, dict[str, jax.Array]]:
-        """One gradient step on rows of the dataset and of the buffer.
+    def learn(self, state: Learning, given: Given, **moves: bool) -> Learned:
+        """One gradient step on rows of the dataset and of the buffer, and its metrics.
 
-        Args:
-            agent: its functions.
-            state: of it, and what else is learned.
-            key: consumed.
-            real, imagined: the two parts of the batch.
-            world: the model that was rolled.
-            moves: `actor=` for agents whose policy does not move at every step.
+        `moves` are `actor=` for agents whose policy does not move at every step.
         """
-        moved, metrics = agent.update(state.agent, key, both(real, imagined), **moves)
+        moved, metrics = given.agent.update(state.agent, given.key, given.batch, **moves)
         return state._replace(agent=moved), metrics
 
     # ---------------------------------------------------------------------------------------------
@@ -296,7 +316,8 @@ def update(
         index = jax.random.randint(real_key, (from_data,), 0, data.real.rewards.shape[0])
         real = jax.tree.map(lambda x: x[index], data.real)
         imagined = replay.sample(buffer, imagined_key, method.batch_size - from_data)
-        return own.learn(agent, state, key, real, imagined, world, **moves)
+        # The parts apart: methods treat imagined rows unlike real ones.
+        return own.learn(state, Given(agent, key, real, imagined, world), **moves)
 
     keys = jax.random.split(learn_key, method.rollouts.every)
     learned, metrics = gradient_steps(learn, learned, keys, agent.period)
@@ -305,29 +326,6 @@ def update(
     metrics["imagined_uncertainty"] = trajectory.steps.uncertainties.sum() / valid
     metrics["imagined_length"] = trajectory.lengths.mean(dtype=jnp.float32)
     return ModelBasedState(learned.agent, learned.extra, buffer, key), metrics
-
-
-def gradient_steps(
-    learn: Callable[..., Any], state: PyTree, keys: jax.Array, period: int
-) -> tuple[PyTree, dict[str, jax.Array]]:
-    """`learn(state, key, **moves)` for every key, as one scan; metrics are means over the steps in
-    which everything moved. Where `period` is above 1 `actor` says whether the policy does."""
-
-    def group(state: PyTree, keys: jax.Array) -> Any:
-        metrics: dict[str, jax.Array] = {}
-        for i in range(period):
-            # Static: under `vmap` a condition would compute both branches.
-            moves = {} if period == 1 else {"actor": i == period - 1}
-            state, metrics = learn(state, keys[i], **moves)
-        return state, metrics
-
-    state, metrics = jax.lax.scan(group, state, keys.reshape(-1, period))
-    return state, jax.tree.map(lambda x: x.mean(), metrics)
-
-
-def both(real: Transitions, imagined: Transitions) -> Transitions:
-    """One batch of two parts, the real rows first."""
-    return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), real, imagined)
 
 
 def flat(trajectory: Trajectory, **changed: jax.Array) -> tuple[Transitions, jax.Array]:

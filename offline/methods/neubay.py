@@ -8,7 +8,6 @@ posterior over world models, without a penalty and without a fixed horizon.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -17,9 +16,8 @@ from jaxrl_rollouts.errors import ConfigError
 
 from ..data.transitions import RewardScale
 from ..method import Job, Method, Prepared, cadence
-from ..neubay.learner import make_neubay
+from ..neubay.learner import buffer_text, make_neubay, seconds_between_saves
 from ..neubay.posterior import PosteriorConfig, check_updates, neubay_data
-from ..neubay.sizes import buffer_text, seconds_between_saves
 from ..recurrent.histories import remembering
 from ..recurrent.memory import MemoryConfig
 from ..recurrent.sac import RecurrentSacConfig
@@ -111,11 +109,11 @@ class Neubay(Method):
         """The actor's rates fall to zero over the steps: a longer training is another one."""
         return True
 
-    def add_to_report(self, report: Report, source: Any, cells: Mapping[str, Cell]) -> None:
+    def add_to_report(self, report: Report, source: Any, cell: Cell) -> None:
         """Add tables and pictures of the posterior and of rollouts in it."""
         from ..neubay.report import add_posterior  # draws, and training does not
 
-        add_posterior(report, source, cells)
+        add_posterior(report, source, cell)
 
     def prepare(self, task: Task, job: Job) -> Prepared:
         if job.dynamics is not None:

@@ -3,7 +3,7 @@ diffusion model samples near its own policy, again and again while it learns.
 
     fit a diffusion model of windows                                    synthesis.fit_windows
     every refresh:  sample windows guided towards the policy            synthetic.pgd.windows
-    every step:     real and synthetic rows -> agent                    synthetic.pgd.mixed_batch
+    every step:     real and synthetic rows -> agent                    synther.mixed_rows
 """
 
 from __future__ import annotations

@@ -27,19 +27,75 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.rollouts import Members, Model, Step, Trajectory, rollout, where_rows
 from jaxrl_rollouts.trees import PyTree
 
-from ..method import Agent, Learner
+from ..method import Agent, Learner, gradient_steps
 from ..recurrent import tapes
 from ..recurrent.histories import Drawn, LoggedHistories, burn_in, draw, remember, resume
 from ..recurrent.memory import Memory, make_memory
 from ..recurrent.sac import RecurrentSacState, make_recurrent_sac
 from ..recurrent.tapes import TapeBuffer
-from ..recurrent.timesteps import Timestep, from_trajectory, join
+from ..recurrent.timesteps import Timestep, from_trajectory, join, timestep_shapes
 from ..worlds.dynamics import Dynamics, World
 from .rollout_stats import RolloutStats, measure_rollouts, no_rollouts
-from .sizes import Sizes, buffer_episodes, episode_room, observation_size, timestep
 
 if TYPE_CHECKING:
     from ..methods.neubay import Neubay
+
+
+class Sizes(NamedTuple):
+    """What is static about a dataset and its environment.
+
+    Attributes:
+        state, action: `S`, `A`.
+        max_episode_steps: the environment's time limit `T`.
+        longest: most transitions before a moment (`LoggedHistories.longest`), at most `T`.
+    """
+
+    state: int
+    action: int
+    max_episode_steps: int
+    longest: int
+
+
+def observation_size(method: Neubay, sizes: Sizes) -> int:
+    """Numbers the agent observes: state, last action and last reward, or the state only."""
+    return sizes.state if method.markov else sizes.state + sizes.action + 1
+
+
+def episode_room(method: Neubay, sizes: Sizes) -> int:
+    """Most timesteps of a stored episode, its final observation included."""
+    limit = sizes.max_episode_steps
+    imagined = min(method.rollouts.length or limit, limit)
+    return min(sizes.longest + imagined, limit) + 1
+
+
+def timestep(method: Neubay, sizes: Sizes) -> Timestep:
+    """The shapes of one timestep of the buffer."""
+    action = jax.ShapeDtypeStruct((sizes.action,), jnp.float32)
+    return timestep_shapes(observation_size(method, sizes), action)
+
+
+def buffer_episodes(method: Neubay) -> int:
+    """Episodes the buffer has room for; each takes eight bytes."""
+    return max(method.rollouts.batch_size, method.buffer_size // 16)
+
+
+def buffer_bytes(method: Neubay, sizes: Sizes) -> int:
+    """Bytes the buffer of one seed takes."""
+    return tapes.bytes_of(timestep(method, sizes), method.buffer_size, buffer_episodes(method))
+
+
+def buffer_text(method: Neubay, sizes: Sizes, seeds: int) -> str:
+    """The memory of the buffers of all seeds, as one line."""
+    room = seeds * buffer_bytes(method, sizes)
+    return (
+        f"Tape buffers: {method.buffer_size:,} timesteps per seed, {room / 1e6:,.0f} MB for "
+        f"{seeds} {'seed' if seeds == 1 else 'seeds'}."
+    )
+
+
+def seconds_between_saves(method: Neubay, sizes: Sizes, seeds: int) -> float:
+    """Seconds between checkpoints: they hold the buffers, so larger ones are written less often."""
+    return max(60.0, seeds * buffer_bytes(method, sizes) / 1e7)
 
 
 class NeubayData(NamedTuple):
@@ -112,13 +168,7 @@ def make_neubay(method: Neubay, dynamics: Dynamics, sizes: Sizes) -> Learner:
     Settings that differ in quantile, penalty and world models share its functions.
     """
     check(method)
-    if not dynamics.measured:
-        raise ConfigError(
-            "dynamics",
-            "no measure of disagreement",
-            "one, at which rollouts stop",
-            "build them with learned_dynamics(..., disagreement=spread_of_means)",
-        )
+    assert dynamics.measured, "rollouts stop at a disagreement"
     room, count = episode_room(method, sizes), method.rollouts.batch_size
     if method.buffer_size < (needed := count * room):
         expected = f"at least {needed} timesteps, for {count} episodes of up to {room} at a time"
@@ -262,15 +312,14 @@ def update(
     brought = method.utd_ratio * collected.lengths.sum()
     update_budget = state.update_budget + brought - updates
 
-    def learn(
-        carry: RecurrentSacState, key: jax.Array
-    ) -> tuple[RecurrentSacState, dict[str, jax.Array]]:
+    def learn(carry: RecurrentSacState, key: jax.Array) -> tuple:
         tape_key, update_key = jax.random.split(key)
         tape = tapes.sample(buffer, tape_key, method.batch_size, weighting=method.weighting)
         return parts.agent.update(carry, update_key, tape)
 
-    agent, metrics = jax.lax.scan(learn, state.agent, jax.random.split(learn_key, updates))
-    metrics = jax.tree.map(lambda x: x.mean(), metrics) | collected.rollout_stats._asdict()
+    keys = jax.random.split(learn_key, updates)
+    agent, metrics = gradient_steps(learn, state.agent, keys, parts.agent.period)
+    metrics |= collected.rollout_stats._asdict()
     metrics["update_budget"] = update_budget
     metrics["buffer_timesteps"] = buffer.used.astype(jnp.float32)
     return NeubayState(agent, buffer, update_budget, collected.rollout_stats, key), metrics

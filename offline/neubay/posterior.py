@@ -13,8 +13,7 @@ import numpy as np
 from jaxrl_rollouts.configs import number, positive
 from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
-from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.fitting import Fitter
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.record.context import poll
 
@@ -30,8 +29,7 @@ from ..worlds.fit import WorldModel, fit_worlds
 from ..worlds.saved import load_worlds
 from ..worlds.trust import LEVELS, UncertaintyStats, threshold_at, uncertainty_stats_of_seeds
 from ..worlds.written import save_worlds
-from .learner import OWN_WORLDS, NeubayData
-from .sizes import Sizes
+from .learner import OWN_WORLDS, NeubayData, Sizes
 
 if TYPE_CHECKING:
     from ..methods.neubay import Neubay
@@ -40,6 +38,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class PosteriorConfig(EnsembleConfig):
     """An ensemble as samples of a posterior; defaults are the public code's for D4RL locomotion.
+
+    But for biases, which start at zero, and the decay, which is of kernels alone.
 
     Attributes:
         ensembles: how many to fit; seed `k` is trained in number `k % ensembles`.
@@ -140,28 +140,8 @@ class Posterior(NamedTuple):
     def dynamics(self) -> Dynamics:
         """Functions of the world models."""
         members = jax.tree.leaves(self.worlds.elites)[0].shape[1]
-        return uncertain_dynamics(self.model.fitter, members, self.rule)
-
-
-def check_sizes(transitions: Transitions, worlds: World, env: Environment, source: str) -> None:
-    """Hold dataset, worlds and environment to the same sizes of states and actions."""
-    state, action = transitions.observations.shape[1], transitions.actions.shape[1]
-    for key, found, expected in (
-        ("observations", state, env.observation_size),
-        ("actions", action, env.action_size),
-    ):
-        if found != expected:
-            where = f"{expected} numbers a row, as {env.name} has them"
-            raise DataError(source, key, found, where)
-    inputs, outputs = worlds.inputs.mean.shape[-1], worlds.targets.mean.shape[-1]
-    if (inputs, outputs) != (state + action, state + 1):
-        raise DataError(
-            source,
-            "observations, actions",
-            (state, action),
-            f"those the worlds were fitted to ({outputs - 1} and {inputs - outputs + 1} numbers)",
-            "start states of another space mean nothing to a model",
-        )
+        more: Any = {"disagreement": spread_of_means, "normalised": True}
+        return learned_dynamics(self.model.fitter, members, termination=self.rule, **more)
 
 
 def check_updates(
@@ -203,35 +183,18 @@ def neubay_data(
     Returns:
         The data, which parts of them are each seed's own, and the sizes.
     """
-    check_sizes(transitions, worlds, env, source)
     count, members = jax.tree.leaves(worlds.elites)[0].shape[:2]
-    if stats.mean.shape != (count,):
-        raise ConfigError("stats", stats.mean.shape, f"one for each of the {count} worlds")
     if members < 2:
         expected = "at least 2: rollouts end where members disagree"
         raise ConfigError("world.elites", members, expected)
     limit = env.max_episode_steps
     logged = log_histories(transitions, limit, source=source)
-    check_updates(method, transitions, limit, source)
     quantile = method.rollouts.uncertainty_quantile
     limited = worlds._replace(limit=threshold_at(stats, quantile), others=None)
     single = count == 1
-    own = jnp.int32(0) if single else world_number(jnp.arange(seeds, dtype=jnp.int32), count)
+    # Each world in turn.
+    own = jnp.int32(0) if single else jnp.arange(seeds, dtype=jnp.int32) % count
     world, penalty = jax.tree.map(lambda x: x[own], (limited, method.penalty / stats.mean))
     per_seed = NeubayData._make((False, False, False)) if single else OWN_WORLDS
     sizes = Sizes(env.observation_size, env.action_size, limit, logged.longest)
     return NeubayData(logged, world, penalty), per_seed, sizes
-
-
-def world_number(seed: Any, count: int) -> Any:
-    """Which of `count` worlds a seed, or an array of them, is trained in: each in turn."""
-    return seed % count
-
-
-def uncertain_dynamics(
-    fitter: Fitter, members: int, termination: Termination | TerminationConfig
-) -> Dynamics:
-    """Dynamics that report the spread of the members' means; equal arguments give the same."""
-    return learned_dynamics(
-        fitter, members, termination=termination, disagreement=spread_of_means, normalised=True
-    )

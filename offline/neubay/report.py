@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
-from matplotlib.axes import Axes
 
 from jaxrl_rollouts.compare.draw import picture
 from jaxrl_rollouts.compare.grid import Cell
@@ -30,14 +28,15 @@ HORIZONS = {
 }
 
 
-def add_posterior(report: Report, posterior: Posterior, cells: Mapping[str, Cell]) -> None:
+def add_posterior(report: Report, posterior: Posterior, cell: Cell) -> None:
     """Add the posterior's table, and its rollouts' table and picture, to a report."""
     name = posterior.dataset.name
     report.table("world model", [posterior_row(posterior)])
-    report.table("rollouts", horizon_rows(name, cells))
-    draw_horizons(report, name, cells)
-    if all("discounted_return" in cell for cell in cells.values()):
-        draw_values(report, {name: cells})
+    lengths = {column: cell[metric] for column, metric in HORIZONS.items()}
+    report.table("rollouts", [{"dataset": name, **lengths}])
+    draw_horizons(report, name, cell)
+    if "discounted_return" in cell:
+        draw_values(report, name, cell)
 
 
 def posterior_row(posterior: Posterior) -> dict[str, Any]:
@@ -53,63 +52,39 @@ def posterior_row(posterior: Posterior) -> dict[str, Any]:
     return row | {f"spread at {level:g}": values for level, values in columns if level >= 0.9}
 
 
-def horizon_rows(dataset: str, cells: Mapping[str, Cell]) -> list[dict[str, Any]]:
-    """Lengths of the last collections' rollouts, what ended them, and the critics' values."""
-    return [
-        {"dataset": dataset, "arm": arm}
-        | {column: cell[metric] for column, metric in HORIZONS.items()}
-        for arm, cell in cells.items()
-    ]
-
-
-def draw_horizons(report: Report, dataset: str, cells: Mapping[str, Cell]) -> None:
-    """Imagined steps of NEUBAY's arms over training, and what ended them in the first one."""
+def draw_horizons(report: Report, dataset: str, cell: Cell) -> None:
+    """Imagined steps over training, and what ended them."""
     name, titles = f"horizons-{slug(dataset)}", ("Imagined steps", "What ended them")
     caption = (
         "Left: imagined steps of a collection, medians over seeds of median and quartiles over "
         "rollouts. Right: what ended them."
     )
+    steps, shade = cell.curve("horizon_median")[0], colour("neubay")
     with picture(report, name, caption, titles=titles, title=dataset) as (left, right):
-        for arm, cell in cells.items():
-            steps, shade = cell.curve("horizon_median")[0], colour(arm)
-            low, middle, high = (
-                np.median(cell.curve(f"horizon_{which}")[1], 0)
-                for which in ("low", "median", "high")
-            )
-            left.plot(steps, middle, color=shade, label=arm)
-            left.fill_between(steps, low, high, color=shade, alpha=0.15, linewidth=0)
+        low, middle, high = (
+            np.median(cell.curve(f"horizon_{which}")[1], 0) for which in ("low", "median", "high")
+        )
+        left.plot(steps, middle, color=shade)
+        left.fill_between(steps, low, high, color=shade, alpha=0.15, linewidth=0)
         left.set_yscale("symlog", linthresh=1)
-        arm, first = next(iter(cells.items()))
         ends = ("threshold", "termination", "limit")
-        shares = [first.curve(f"ended_{end}")[1].mean(0) for end in ends]
-        right.stackplot(first.curve("ended_limit")[0], *shares, labels=ends, alpha=0.6)
+        shares = [cell.curve(f"ended_{end}")[1].mean(0) for end in ends]
+        right.stackplot(steps, *shares, labels=ends, alpha=0.6)
         left.set(xlabel="gradient steps", ylabel="steps, median and quartiles")
-        right.set(xlabel="gradient steps", ylabel=f"share, {arm}", ylim=(0, 1))
+        right.set(xlabel="gradient steps", ylabel="share", ylim=(0, 1))
 
 
-def draw_values(report: Report, results: Mapping[str, Mapping[str, Cell]]) -> None:
-    """Estimated against true value of every method, a point per seed, a panel per dataset."""
+def draw_values(report: Report, dataset: str, cell: Cell) -> None:
+    """Estimated against true value, a point per seed; equal on the dotted line."""
     caption = (
         "The critics' estimate at the start states against the policy's discounted return from "
         "there; on the dotted line they are right, above it they overestimate."
     )
-    titles = [slug(name) for name in results]
-    title = "Estimated and true value"
-    with picture(report, "values", caption, titles=titles, columns=2, title=title) as axes:
-        for ax, cells in zip(axes, results.values(), strict=True):
-            pairs = {n: (c["estimated_value"], c["discounted_return"]) for n, c in cells.items()}
-            estimated_and_true(ax, pairs)
-
-
-def estimated_and_true(
-    ax: Axes, values: Mapping[str, tuple[np.ndarray, np.ndarray]], *, markersize: float = 4
-) -> None:
-    """Estimated over true value, `[seeds]` each, by label; equal on the dotted line."""
-    both = np.concatenate([np.ravel(pair) for pair in values.values()])
-    ends = np.nanmin(both), np.nanmax(both)
-    ax.plot(ends, ends, color="black", linewidth=0.8, linestyle=":")
-    for name, (estimated, true) in values.items():
-        style = {"color": colour(name), "markersize": markersize, "alpha": 0.8}
-        ax.plot(true, estimated, "o", label=name, **style)
-    ax.set_xlabel("true value")
-    ax.set_ylabel("estimated value")
+    estimated, true = cell["estimated_value"], cell["discounted_return"]
+    title = f"Estimated and true value, {slug(dataset)}"
+    with picture(report, "values", caption, title=title, width=4.6) as (ax,):
+        both = np.append(estimated, true)
+        ends = np.nanmin(both), np.nanmax(both)
+        ax.plot(ends, ends, color="black", linewidth=0.8, linestyle=":")
+        ax.plot(true, estimated, "o", color=colour("neubay"), markersize=4, alpha=0.8)
+        ax.set(xlabel="true value", ylabel="estimated value")

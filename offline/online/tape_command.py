@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from jaxrl_rollouts.configs import unknown
+from jaxrl_rollouts.configs import SEED, Range, unknown
 from jaxrl_rollouts.errors import ConfigError, Interrupted
 
 from ..tapes import ENVIRONMENTS, NAMES, SUFFIX
@@ -43,10 +43,8 @@ def make(
     """
     if name not in NAMES:
         raise unknown("data make", name, NAMES)
-    if not 0 <= seed < 2**32:
-        raise ConfigError("--seed", seed, "a whole number from 0 to 4294967295")
-    if rows < 1:
-        raise ConfigError("--rows", rows, "at least 1")
+    SEED.check("--seed", seed)
+    Range(least=1).check("--rows", rows)
     # These load jax, which `data --help` should not wait for.
     from jaxrl_rollouts.record.run import Run
 

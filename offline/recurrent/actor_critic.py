@@ -16,6 +16,7 @@ from jaxrl_rollouts.networks import MLP, from_linen, uniform
 from jaxrl_rollouts.trees import PyTree
 
 from ..agents.actors import LOG_STD_RANGE
+from ..agents.critics import inputs
 from .memory import MemoryConfig, Parts, make_memory
 
 
@@ -52,8 +53,7 @@ def make_actor_critic(
     Values start near zero: the critics' last weights are within `sqrt(0.01 / width)`.
     """
     memory = make_memory(config, observation_size)
-    y = jax.ShapeDtypeStruct((1, memory.features), jnp.float32)
-    a = jax.ShapeDtypeStruct((1, action_size), jnp.float32)
+    y, a = inputs(memory.features, action_size)
     actor_net = from_linen(
         MLP(head_dims, (action_size, action_size), nn.leaky_relu, layer_norm=True, bias_init=None),
         y,

@@ -31,7 +31,7 @@ from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
 from ..agents.actors import Density, mode, sample_and_log_prob
-from ..method import Agent
+from ..method import Agent, bound
 from .actor_critic import ActorCritic, make_actor_critic
 from .memory import MemoryConfig, Parts, parts_optimiser
 from .tapes import Tape, masked_mean, weighted_mean
@@ -134,16 +134,6 @@ def make_recurrent_sac(
         steps: gradient steps after which the actor's rates are zero; None keeps them, for an agent
             that only acts.
     """
-    nets = make_nets(config, observation_size, action_size, steps)
-    functions: Any = (init, update, policy, greedy, q)
-    return Agent(*(functools.partial(f, nets) for f in functions), memory=nets.both.start)
-
-
-@functools.lru_cache(maxsize=32)
-def make_nets(
-    config: RecurrentSacConfig, observation_size: int, action_size: int, steps: int | None = None
-) -> RecurrentNets:
-    """What `make_recurrent_sac` binds, for functions that are no `Agent`'s: `surprise`."""
     check(config)
     both = make_actor_critic(
         config.memory, config.head_dims, config.num_critics, observation_size, action_size
@@ -154,7 +144,7 @@ def make_nets(
     falling = [
         rate if steps is None else optax.cosine_decay_schedule(rate, steps) for rate in rates
     ]
-    return RecurrentNets(
+    nets = RecurrentNets(
         config,
         -float(action_size) if entropy is None else entropy,
         both,
@@ -164,6 +154,8 @@ def make_nets(
         parts_optimiser(*rates, config.max_grad_norm),
         optax.adam(config.alpha_lr),
     )
+    acts = bound(nets, init=init, update=update, policy=policy, greedy=greedy, q=q)
+    return Agent(**acts, memory=both.start, nets=nets)
 
 
 def init(nets: RecurrentNets, key: jax.Array, scaler: Scaler | None = None) -> RecurrentSacState:
@@ -206,13 +198,6 @@ def q(nets: RecurrentNets, critic: Parts, timesteps: jax.Array, actions: jax.Arr
     # On a tape where every timestep begins an episode the memory is empty at each of them.
     begins = jnp.ones(timesteps.shape[:1], bool)
     return nets.both.q(critic, timesteps, begins, actions)
-
-
-def surprise(nets: RecurrentNets, actor: Parts, key: jax.Array, timesteps: jax.Array) -> jax.Array:
-    """`-log pi(a | h)` `[B]` of a fresh action after first timesteps `[B, D]`: its mean is the
-    policy's entropy there."""
-    normal = nets.both.heads(actor, timesteps, jnp.ones(timesteps.shape[:1], bool))
-    return -nets.sample(key, *normal)[1]
 
 
 def mean_over(nets: RecurrentNets, tape: Tape, values: jax.Array) -> jax.Array:

@@ -229,17 +229,15 @@ def masked_mean(values: jax.Array, where: jax.Array) -> jax.Array:
 
 
 def weighted_mean(
-    values: jax.Array, mask: jax.Array, real: jax.Array, real_weight: float | None
+    values: jax.Array, mask: jax.Array, real: jax.Array, real_weight: float
 ) -> jax.Array:
     """`k * mean over real + (1 - k) * mean over imagined` of the masked values.
 
     Each mean is over its own timesteps, whatever their numbers; one without timesteps is 0 (its
-    denominator is clipped at 1). `real_weight` None: one mean over all.
+    denominator is clipped at 1).
 
     Args:
         values, mask, real: `[L]`.
     """
-    if real_weight is None:
-        return masked_mean(values, mask)
     apart = masked_mean(values, mask & real), masked_mean(values, mask & ~real)
     return real_weight * apart[0] + (1.0 - real_weight) * apart[1]

@@ -37,6 +37,7 @@ from ..agents.iql import normal_log_prob
 from ..data import Transitions, sample_batch
 from ..method import Agent, AgentConfig, Learner, first_state, learn
 from .relabel import Beyond, Relabeller, settle
+from .synther import mixed_rows
 from .windows import WindowLayout
 
 
@@ -198,20 +199,6 @@ def init(parts: PgdParts, key: jax.Array, data: PgdData) -> PgdState:
     return PgdState(agent, replay.create(row, capacity), jnp.int32(0), key)
 
 
-def mixed_batch(
-    batch_size: int, real_ratio: float, data: PgdData, synthetic: replay.Replay, key: jax.Array
-) -> Transitions:
-    """`batch_size` rows, `real_ratio` of them real."""
-    real_rows = round(batch_size * real_ratio)
-    real_key, synthetic_key = jax.random.split(key)
-    parts = []
-    if real_rows:
-        parts.append(sample_batch(data.real, real_key, real_rows))
-    if real_rows < batch_size:
-        parts.append(replay.sample(synthetic, synthetic_key, batch_size - real_rows))
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
-
-
 def relabelled(
     parts: PgdParts, relabel_data: tuple, rows: Transitions, valid: jax.Array, key: jax.Array
 ) -> tuple[Transitions, jax.Array]:
@@ -249,6 +236,13 @@ def update(
         "synthetic_reward": rows.rewards.mean(where=valid),
         "synthetic_terminations": rows.terminations.mean(where=valid),
     }
-    batch = functools.partial(mixed_batch, parts.batch_size, config.real_ratio, data, synthetic)
+    sources = (
+        functools.partial(sample_batch, data.real),
+        functools.partial(replay.sample, synthetic),
+    )
+
+    def batch(key: jax.Array) -> Transitions:
+        return mixed_rows(key, parts.batch_size, config.real_ratio, *sources)
+
     learned, metrics = learn(agent, state.agent, learn_key, batch, config.steps)
     return PgdState(learned, synthetic, state.refreshes + 1, key), metrics | quality

@@ -33,7 +33,6 @@ from jaxrl_rollouts.rollouts import Members, Model, rollout
 from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions, to_device
-from ..environments import Environment, true_model
 from ..environments.terminations import never
 from ..worlds.dynamics import Termination, World, learned_dynamics, predict
 from ..worlds.endings import TerminationConfig, fit_endings
@@ -44,7 +43,6 @@ from ..worlds.trust import uncertainty_stats
 By = Literal["ensemble", "model", "inverse"]
 Beyond = Literal["keep", "drop", "weigh"]
 BATCH = 4096  # paths side by side
-HOST_ROWS = 256  # of those whose rows need a simulator each
 # One variance for each output: by least squares the means of such networks have two thirds of the
 # error they have with a variance for every row (0.043 and 0.064 of the variance of HalfCheetah's
 # mixed data).
@@ -102,7 +100,7 @@ class Relabelled(NamedTuple):
 
 
 class Relabeller(NamedTuple):
-    """Relabels paths; see `fit_relabeller` and `oracle`.
+    """Relabels paths; see `fit_relabeller`.
 
     Attributes:
         relabel: `(params, key, paths) -> Relabelled`, compiled; equal settings give the same
@@ -187,13 +185,6 @@ def _rows(paths: Transitions) -> tuple[jax.Array, jax.Array]:
     """Observations and next observations of all steps, `[B T, S]` each."""
     both = (paths.observations, paths.next_observations)
     return tuple(jnp.asarray(x).reshape(-1, x.shape[-1]) for x in both)  # type: ignore[return-value]
-
-
-@functools.lru_cache(maxsize=16)
-def oracle(env: Environment) -> Relabeller:
-    """The simulator itself: what a better model of the transitions could win at most."""
-    batch = HOST_ROWS if env.host else BATCH
-    return Relabeller(along(true_model(env), 1), None, jnp.float32(math.inf), batch=batch)
 
 
 def fit_relabeller(

@@ -10,7 +10,7 @@ column that never varies comes back as it was.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,8 +20,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.configs import check
-from jaxrl_rollouts.descent import AveragedTraining
-from jaxrl_rollouts.devices import map_seeds
 from jaxrl_rollouts.diffusion import (
     Denoiser,
     DenoiserTrainingConfig,
@@ -45,7 +43,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import train
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.scaler import Scaler, fit_scaler
-from jaxrl_rollouts.trees import PyTree, stack
+from jaxrl_rollouts.trees import PyTree, unstack
 
 from ..data import Transitions, sample_batch
 
@@ -130,58 +128,6 @@ def fit_layout(transitions: Transitions) -> RowLayout:
     return RowLayout(scaler, *sizes, terminals)
 
 
-class RowDiffusion(NamedTuple):
-    """Functions of one configuration; hand `training` and the packed rows to `loop.train`.
-
-    What draws is the `student`, to be trained after it, or else the denoiser.
-    """
-
-    denoiser: Denoiser
-    training: AveragedTraining
-    student: Flow | None = None
-
-
-@functools.lru_cache(maxsize=32)
-def make_synther(config: SyntherConfig, features: int) -> RowDiffusion:
-    """Build the denoiser of rows and its training. Equal arguments give the same functions."""
-    check(config.sampler)
-    denoiser = make_denoiser(make_residual_mlp(config.network, features), config.edm)
-    made = RowDiffusion(denoiser, make_denoiser_training(denoiser, config.training))
-    if config.student is None:
-        return made
-    check(config.student)
-    network = make_residual_mlp(config.network, features, interval=True)
-    return made._replace(
-        student=make_flow(network, config.student.flow, flow_of_denoiser(denoiser))
-    )
-
-
-def distil_rows(
-    synther: RowDiffusion,
-    config: SyntherConfig,
-    params: PyTree,
-    rows: jax.Array,
-    key: jax.Array,
-    *,
-    own_rows: bool = False,
-    stage: str = "denoiser",
-    context: RunContext | None = None,
-) -> tuple[Denoiser | Flow, PyTree]:
-    """What draws, and its weights: a student that is distilled here, or the denoiser itself.
-
-    Args:
-        params: of the denoisers, `[seeds, ...]`.
-        rows: packed ones, `[N, F]`, or each seed's, `[seeds, N, F]`, with `own_rows`.
-    """
-    if synther.student is None or config.student is None:
-        return synther.denoiser, params
-    keys = jax.random.split(jax.random.fold_in(key, 1), len(jax.tree.leaves(params)[0]))
-    run: dict[str, Any] = {"stage": f"{stage}-student", "context": context, "own_rows": own_rows}
-    lesson = Lesson(rows, params)
-    student = distil(synther.student, config.student.training, lesson, keys, **run)
-    return synther.student, student.state.average
-
-
 def generate(
     denoiser: Denoiser | Flow,
     params: PyTree,
@@ -215,11 +161,6 @@ def generate(
     batch = min(batch, count)
     shape = -(-count // batch), batch, layout.features
     rows = draw_rows(denoiser, params, key, shape, config or SamplerConfig())[:count]
-    return unpack_finite(layout, rows)
-
-
-def unpack_finite(layout: RowLayout, rows: jax.Array) -> Transitions:
-    """`layout.unpack` of generated rows `[N, F]`."""
     return layout.unpack(check_finite(rows, "generated rows"))
 
 
@@ -241,7 +182,7 @@ def draw_rows(
 
 
 def upsample(
-    rows: Sequence[Transitions],
+    rows: Transitions,
     config: SyntherConfig,
     key: jax.Array,
     count: int,
@@ -249,35 +190,35 @@ def upsample(
     batch: int = 10_000,
     stage: str = "denoiser",
     context: RunContext | None = None,
-) -> list[Transitions]:
-    """Fit a diffusion model to each seed's own rows, side by side, and draw from it.
+) -> Transitions:
+    """Fit a diffusion model to rows, and its student where there is one, and draw from it.
 
     Returns:
-        `[count, ...]` rows on the host, for every seed.
+        `[count, ...]` rows on the host.
     """
+    check(config.sampler)
     fit_key, draw_key = jax.random.split(key)
-    layouts = [fit_layout(own) for own in rows]
-    if len({layout.terminals for layout in layouts}) > 1:
-        expected = "rows with terminations for every seed, or for none"
-        raise ConfigError("rows", "terminations in some seeds' only", expected)
-    synther = make_synther(config, layouts[0].features)
-    training = synther.training
-    packed = stack([layout.pack(own) for layout, own in zip(layouts, rows, strict=True)])
-    fit_keys, keys = (jax.random.split(k, len(rows)) for k in (fit_key, draw_key))
-    budget = {"iterations": training.iterations, "stage": stage, "per_seed": True}
-    budget |= {"units_per_iteration": config.training.per_iteration, "about": config}
-    fitted = train(training.update, training.init, fit_keys, packed, **budget, context=context)
-    run: dict[str, Any] = {"own_rows": True, "stage": stage, "context": context}
-    model, params = distil_rows(synther, config, fitted.state.average, packed, fit_key, **run)
-    batch = min(batch, count)
-    shape = -(-count // batch), batch, layouts[0].features
-
-    def one(per_seed: tuple, shared: tuple) -> jax.Array:
-        return draw_rows(model, *per_seed, shape, config.drawn_by)[:count]
-
-    drawn = map_seeds(one, (params, keys))
-    samples = [unpack_finite(layout, own) for layout, own in zip(layouts, drawn, strict=True)]
-    return jax.tree.map(np.asarray, samples)
+    layout = fit_layout(rows)
+    packed, network = layout.pack(rows), partial(make_residual_mlp, config.network, layout.features)
+    model: Any = make_denoiser(network(), config.edm)
+    training = make_denoiser_training(model, config.training)
+    budget = {
+        "iterations": training.iterations,
+        "units_per_iteration": config.training.per_iteration,
+    }
+    run: dict[str, Any] = {"stage": stage, "context": context, "about": config}
+    one = jax.random.split(fit_key, 1)
+    params = train(training.update, training.init, one, packed, **budget, **run).state.average
+    if config.student is not None:
+        check(config.student)
+        model = make_flow(network(interval=True), config.student.flow, flow_of_denoiser(model))
+        one = jax.random.split(jax.random.fold_in(fit_key, 1), 1)
+        run = {"stage": f"{stage}-student", "context": context}
+        lesson = Lesson(packed, params)
+        params = distil(model, config.student.training, lesson, one, **run).state.average
+    (key,), (weights,) = jax.random.split(draw_key, 1), unstack(params)
+    made = generate(model, weights, key, layout, count, config=config.drawn_by, batch=batch)
+    return jax.tree.map(np.asarray, made)
 
 
 class MixedData(NamedTuple):
@@ -299,21 +240,26 @@ def mixing(real_ratio: float) -> Callable[[MixedData, jax.Array, int], Transitio
     Args:
         real_ratio: 0 trains on synthetic rows only, 1 on real ones, 0.5 is the paper's online
             setting, 1 / 16 policy-guided diffusion's. Rounded to whole rows; real ones first.
-
-    Raises:
-        ConfigError: outside [0, 1].
     """
-    if not 0 <= real_ratio <= 1:
-        raise ConfigError("real_ratio", real_ratio, "in [0, 1]")
 
     def draw(data: MixedData, key: jax.Array, rows: int) -> Transitions:
-        real_key, synthetic_key = jax.random.split(key)
-        real = round(rows * real_ratio)
-        parts = []
-        if real:
-            parts.append(sample_batch(data.real, real_key, real))
-        if real < rows:
-            parts.append(sample_batch(data.synthetic, synthetic_key, rows - real))
-        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+        sources = (partial(sample_batch, own) for own in data)
+        return mixed_rows(key, rows, real_ratio, *sources)
 
     return draw
+
+
+def mixed_rows(
+    key: jax.Array, rows: int, real_ratio: float, real: Callable, synthetic: Callable
+) -> Transitions:
+    """A batch of `rows` rows, a share of them real; those first.
+
+    Args:
+        real, synthetic: `(key, rows) -> batch`.
+    """
+    real_key, synthetic_key = jax.random.split(key)
+    count = round(rows * real_ratio)
+    parts = [real(real_key, count)] if count else []
+    if count < rows:
+        parts.append(synthetic(synthetic_key, rows - count))
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)

@@ -16,7 +16,12 @@ import jax
 import numpy as np
 
 from jaxrl_rollouts.configs import check, unknown
-from jaxrl_rollouts.diffusion import make_guidance
+from jaxrl_rollouts.diffusion import (
+    make_denoiser,
+    make_guidance,
+    make_temporal_unet,
+    train_denoiser,
+)
 from jaxrl_rollouts.diffusion.guide import GuideParams
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.record.arrays import remember
@@ -30,7 +35,7 @@ from ..worlds.dynamics import Termination
 from .pgd import policy_target
 from .relabel import By, RelabelConfig, fit_relabeller, relabelled
 from .synther import upsample
-from .windows import WindowModel, cut_windows, fit_window_models, generate_windows
+from .windows import WindowModel, cut_windows, fit_window_layout, generate_windows
 
 if TYPE_CHECKING:
     from ..methods.pgd import Pgd
@@ -60,9 +65,11 @@ def fit_windows(
 ) -> WindowModel:
     """Policy-guided diffusion's model of windows of a dataset's episodes; `key` is consumed."""
     windows = cut_windows(rows, method.length, method.stride, source=source)
-    run = {"stage": stage, "context": context}
-    model = fit_window_models(windows, method.unet, method.training, key[None], **run)
-    return model._replace(params=unstack(model.params)[0])
+    layout = fit_window_layout(windows)
+    denoiser = make_denoiser(make_temporal_unet(method.unet, layout.length, layout.channels))
+    rows, run = layout.pack(windows), {"stage": stage, "context": context}
+    trained = train_denoiser(denoiser, method.training, rows, key[None], **run)
+    return WindowModel(denoiser, unstack(trained.state.average)[0], layout)
 
 
 def synthesise(
@@ -195,7 +202,7 @@ def _transitions(
 ) -> tuple[Transitions, np.ndarray]:
     """Paths `[rows, 1, ...]`, and that all of them count."""
     run = {"stage": stage, "context": context}
-    (made,) = upsample([dataset.with_successors], method.model, key, count, **run)
+    made = upsample(dataset.with_successors, method.model, key, count, **run)
     made = made._replace(truncations=~made.terminations)
     return jax.tree.map(lambda x: x[:, None], made), np.ones((count, 1), bool)
 

@@ -20,20 +20,14 @@ import numpy as np
 from jaxrl_rollouts import devices
 from jaxrl_rollouts.diffusion import (
     Denoiser,
-    DenoiserTrainingConfig,
     Flow,
     Guidance,
     JumpConfig,
     SamplerConfig,
-    TemporalUnetConfig,
     check_finite,
     draw_samples,
-    make_denoiser,
-    make_temporal_unet,
-    train_denoiser,
 )
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.scaler import Scaler, fit_scaler
 from jaxrl_rollouts.trees import PyTree
 
@@ -193,32 +187,11 @@ def fit_window_layout(windows: EpisodeWindows) -> WindowLayout:
 
 
 class WindowModel(NamedTuple):
-    """A trained model of windows; of several seeds, `params` have a leading seed axis."""
+    """A trained model of windows; `params` are its averaged weights."""
 
     denoiser: Denoiser | Flow
     params: PyTree
     layout: WindowLayout
-
-
-def fit_window_models(
-    windows: EpisodeWindows,
-    network: TemporalUnetConfig,
-    training: DenoiserTrainingConfig,
-    keys: jax.Array,
-    *,
-    stage: str = "denoiser",
-    context: RunContext | None = None,
-) -> WindowModel:
-    """Fit diffusion models to the same windows, side by side.
-
-    Args:
-        keys: `[seeds]`, consumed, one for each.
-    """
-    layout = fit_window_layout(windows)
-    denoiser = make_denoiser(make_temporal_unet(network, layout.length, layout.channels))
-    run = {"stage": stage, "context": context}
-    trained = train_denoiser(denoiser, training, layout.pack(windows), keys, **run)
-    return WindowModel(denoiser, trained.state.average, layout)
 
 
 def generate_windows(

@@ -256,12 +256,6 @@ def any_step_dynamics(
         termination: as for `learned_dynamics`.
     """
 
-    def over(world: World, now: jax.Array, action: jax.Array, following: jax.Array) -> jax.Array:
-        if isinstance(termination, TerminationConfig):
-            assert world.ending is not None, "a classifier fitted by fit_endings"
-            return ended(termination, world.ending, now, action, following)
-        return termination(now, action, following)
-
     def step(world: World, key: jax.Array, state: Recent, action: jax.Array, member: Any) -> tuple:
         taken = jnp.concatenate([state.actions, action[:, None]], 1)
         every = [
@@ -275,7 +269,7 @@ def any_step_dynamics(
         now, following = state.observations[:, -1], drawn[:, :-1]
         apart = jnp.sqrt(means[..., :-1].var(0).mean(-1))
         seen = jnp.concatenate([state.observations[:, 1:], following[:, None]], 1)
-        done = over(world, now, action, following)
+        done = ended(termination, world.ending, now, action, following)
         result = outcome(len(now), reward=drawn[:, -1], terminated=done, uncertainty=apart)
         return Recent(seen, taken[:, 1:]), result
 
@@ -284,7 +278,7 @@ def any_step_dynamics(
     ) -> Imagined:
         taken = jnp.zeros((len(actions), backtrack, actions.shape[-1])).at[:, -1].set(actions)
         drawn = predict(fitter, world, observations, taken, 1).sample(key)
-        done = over(world, observations, actions, drawn[:, :-1])
+        done = ended(termination, world.ending, observations, actions, drawn[:, :-1])
         return Imagined(drawn[None, :, -1], drawn[None, :, :-1], done[None])
 
     return Dynamics(Model(step, lambda state: state.observations[:, -1]), imagine, 1)

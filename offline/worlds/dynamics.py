@@ -115,12 +115,7 @@ def _transition(
     """Rewards `[B]`, next observations `[B, S]` and ends `[B]` of sampled changes `[B, S + 1]`."""
     following = observations + sample[..., :-1]
     rewards = reward(observations, actions, following) if reward else sample[..., -1]
-    if not isinstance(termination, TerminationConfig):
-        return rewards, following, termination(observations, actions, following)
-    if world.ending is None:
-        raise ConfigError("world.ending", None, "a classifier fitted by fit_endings")
-    done = ended(termination, world.ending, observations, actions, following)
-    return rewards, following, done
+    return rewards, following, ended(termination, world.ending, observations, actions, following)
 
 
 @functools.lru_cache(maxsize=64)

@@ -17,6 +17,7 @@ import numpy as np
 import optax
 
 from jaxrl_rollouts.configs import check, positive, step_size
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import Trained, train
 from jaxrl_rollouts.networks import MLP, from_linen
 from jaxrl_rollouts.record.context import RunContext
@@ -120,14 +121,17 @@ def _functions(config: TerminationConfig, inputs: int) -> tuple[Callable, Callab
 
 
 def ended(
-    config: TerminationConfig,
-    ending: Ending,
-    observations: jax.Array,
-    actions: jax.Array,
-    next_observations: jax.Array,
+    termination: Callable[..., jax.Array] | TerminationConfig,
+    ending: Ending | None,
+    *transition: jax.Array,
 ) -> jax.Array:
-    """Whether the classifier finds termination more likely than not: `[...]` bool."""
-    return log_odds(config, ending, _rows(observations, actions, next_observations)) > 0
+    """Whether observations, actions and next ones end an episode, `[...]` bool: by a known rule, or
+    where the classifier finds it more likely than not."""
+    if not isinstance(termination, TerminationConfig):
+        return termination(*transition)
+    if ending is None:
+        raise ConfigError("world.ending", None, "a classifier fitted by fit_endings")
+    return log_odds(termination, ending, _rows(*transition)) > 0
 
 
 def log_odds(config: TerminationConfig, ending: Ending, rows: jax.Array) -> jax.Array:

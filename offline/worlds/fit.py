@@ -33,25 +33,6 @@ from .written import save_worlds
 
 Targets = Literal["raw", "change", "observations"]
 
-# NEUBAY's members: log sigma within [-5, 0.25], no bootstrap, decay 5e-5. Unlike its public code
-# biases start at zero, and kernels alone decay.
-NEUBAY_ENSEMBLE = EnsembleConfig(
-    members=128,
-    elites=100,
-    hidden=(200,) * 4,
-    activation="leaky_relu",
-    layer_norm=True,
-    learned_bounds=False,
-    log_var_low=-10.0,
-    log_var_high=0.5,
-    bootstrap=False,
-    initialiser="uniform",
-    weight_decay=(5e-5,),
-    decay="decoupled",
-    max_epochs=1200,
-)
-
-
 ENDING = 2**31 + 1  # a stream that no split reaches: `split(key, n)[i]` is `fold_in(key, i)`
 
 

@@ -37,15 +37,11 @@ class OpenLoop(NamedTuple):
 
     Attributes:
         error: root mean square over observation entries, in standard deviations of the dataset.
-        raw_error: the same in the observation's own units.
-        norm: root mean square of the predicted observation, own units.
         reward_bias: predicted minus true reward.
         uncertainty: as the dynamics measure it.
     """
 
     error: jax.Array
-    raw_error: jax.Array
-    norm: jax.Array
     reward_bias: jax.Array
     uncertainty: jax.Array
 
@@ -98,7 +94,6 @@ def replay(
 @partial(jax.jit, static_argnames="dynamics")
 def open_loop(dynamics: Dynamics, world: World, logged: LoggedWindows, key: jax.Array) -> OpenLoop:
     """Roll a world model along logged actions (one seed; vmap over seeds)."""
-
     horizon, batch = logged.actions.shape[:2]
     steps = rollout(
         dynamics.model,
@@ -115,15 +110,9 @@ def open_loop(dynamics: Dynamics, world: World, logged: LoggedWindows, key: jax.
     ).steps
     predicted, rewards, uncertainty = steps
     gap = predicted - logged.observations[1:]
-    scale = world.inputs.std[: gap.shape[-1]]
-
-    def size(x: jax.Array) -> jax.Array:
-        return jnp.sqrt(jnp.square(x).mean(-1))
-
-    result = OpenLoop(
-        size(gap / scale), size(gap), size(predicted), rewards - logged.rewards, uncertainty
-    )
-    diverged = jax.lax.cummax((~jnp.isfinite(result.raw_error)).astype(jnp.int32), axis=0) > 0
+    error = jnp.sqrt(jnp.square(gap / world.inputs.std[: gap.shape[-1]]).mean(-1))
+    result = OpenLoop(error, rewards - logged.rewards, uncertainty)
+    diverged = jax.lax.cummax((~jnp.isfinite(error)).astype(jnp.int32), axis=0) > 0
     return OpenLoop(*(jnp.where(diverged, jnp.inf, x) for x in result))
 
 

@@ -26,11 +26,11 @@ from jaxrl_rollouts.experiments.studies.plane import (
     sample_region,
 )
 from jaxrl_rollouts.offline.agents.sac import SacConfig
-from jaxrl_rollouts.offline.behaviours.mixed import plane_random
+from jaxrl_rollouts.offline.collect import collect, random_policy
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments.plane import PLANE
 from jaxrl_rollouts.offline.methods.base import Base
-from jaxrl_rollouts.offline.methods.model_based import Learning, Rollouts, bind
+from jaxrl_rollouts.offline.methods.model_based import Given, Learning, Rollouts, bind
 from jaxrl_rollouts.offline.worlds.dynamics import true_dynamics
 
 AGENT = SacConfig(num_critics=2, eta=0.0, hidden=(8,))
@@ -56,7 +56,8 @@ def test_the_oracle_speaks_at_the_edge_only(reach: Reach) -> None:
     empty = jax.tree.map(lambda x: x[:0], rows)
     agent = agent_on_plane().agent._replace(update=update)
     key = jax.random.key(0)
-    corrected = method.learn(agent, Learning(value), key, empty, rows, None)[0].agent
+    given = Given(agent, key, empty, rows, None)  # type: ignore[arg-type]
+    corrected = method.learn(Learning(value), given)[0].agent
     edge = np.asarray(reach.edge(states))
     np.testing.assert_array_equal(corrected[~edge], value[~edge])
     np.testing.assert_array_equal(corrected[edge], optimum(states)[edge])
@@ -72,7 +73,8 @@ def agent_on_plane():
 def test_looks_measure_the_policy_and_the_buffer(reach: Reach) -> None:
     """With the optimal policy in the agent's place, return and value are the optimum's."""
     agent = agent_on_plane()
-    data = imagination(Base(agent=AGENT), plane_random(jax.random.key(0), 300), ())
+    rows = collect(PLANE, random_policy(2), None, jax.random.key(0), steps=300)
+    data = imagination(Base(agent=AGENT), rows, ())
     keys = jax.random.split(jax.random.key(1), 2)
     state = jax.vmap(agent.init, (0, None))(keys, data)
     ideal = agent._replace(agent=agent.agent._replace(greedy=optimal_policy))

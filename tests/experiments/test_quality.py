@@ -12,7 +12,7 @@ from jaxrl_rollouts.experiments.kit.quality import (
     marginal_score,
     sliced_wasserstein,
 )
-from jaxrl_rollouts.offline.behaviours.mixed import plane_random
+from jaxrl_rollouts.offline.collect import collect, random_policy
 from jaxrl_rollouts.offline.environments.plane import PLANE
 
 ROWS = np.random.default_rng(0).normal(size=(400, 3))
@@ -48,7 +48,7 @@ def test_marginals_by_the_textbook() -> None:
 
 
 def test_dynamics_are_judged_by_the_simulator() -> None:
-    data = plane_random(jax.random.key(0), 60)
+    data = collect(PLANE, random_policy(2), None, jax.random.key(0), steps=60)
     exact = dynamics_error(PLANE, data, data, jax.random.key(0))
     assert exact.next_observation.max() < 1e-9 and exact.reward.max() < 1e-9
     assert not exact.terminations.any()

@@ -298,8 +298,7 @@ def rolled_worlds(
     trust = UncertaintyStats(
         np.array([LEVELS]), np.linspace(0.0, largest, len(LEVELS))[None], np.array([0.1])
     )
-    zero = np.zeros_like(error)
-    rolled = OpenLoop(error, error, zero, zero - 0.5, uncertainty)
+    rolled = OpenLoop(error, np.full_like(error, -0.5), uncertainty)
     return open_loop.RolledWorlds(rolled, trust, 3)
 
 

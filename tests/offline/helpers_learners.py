@@ -28,7 +28,7 @@ from jaxrl_rollouts.offline.agents.fql import FqlConfig
 from jaxrl_rollouts.offline.agents.ifql import IfqlConfig
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
-from jaxrl_rollouts.offline.agents.planner import PlannerConfig, rows_for
+from jaxrl_rollouts.offline.agents.planner import PlannerConfig
 from jaxrl_rollouts.offline.agents.rebrac import RebracConfig
 from jaxrl_rollouts.offline.agents.sac import EdacConfig, SacConfig
 from jaxrl_rollouts.offline.agents.td3_awr import Td3AwrConfig
@@ -212,7 +212,7 @@ def discrete() -> Case:
 def planning() -> Case:
     unet = TemporalUnetConfig(features=16, blocks=1)
     config = PlannerConfig(horizon=2, unet=unet, hidden=(8,), actor_lr=0.01)
-    return model_free(config, "actions", lambda: rows_for(config, rows()))
+    return model_free(config, "actions", lambda: config.rows(rows()))
 
 
 def guided() -> Case:

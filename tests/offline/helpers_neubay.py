@@ -13,8 +13,7 @@ import numpy as np
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.method import Learner
 from jaxrl_rollouts.offline.methods.neubay import HistoryRollouts, Neubay
-from jaxrl_rollouts.offline.neubay.learner import NeubayData, NeubayState, make_neubay
-from jaxrl_rollouts.offline.neubay.sizes import Sizes
+from jaxrl_rollouts.offline.neubay.learner import NeubayData, NeubayState, Sizes, make_neubay
 from jaxrl_rollouts.offline.recurrent.histories import log_histories
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig

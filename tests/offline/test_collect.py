@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.studies.plane import optimal_policy
-from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed, plane_box, plane_random
-from jaxrl_rollouts.offline.collect import Part, collect, collect_to_file, mixture, random_policy
+from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
+from jaxrl_rollouts.offline.collect import collect, random_policy, write_rows
 from jaxrl_rollouts.offline.data.d4rl import load_d4rl
 from jaxrl_rollouts.offline.data.transitions import Transitions, episode_returns, episodes
 from jaxrl_rollouts.offline.environments import make
@@ -92,35 +91,18 @@ def test_pendulum_mixed_has_every_quality() -> None:
     assert (returns > -300).sum() >= 8 and (returns < -1000).sum() >= 20
 
 
-def test_plane_random_stays_around_the_origin() -> None:
-    rows = plane_random(jax.random.key(0))
+def test_random_actions_on_the_plane_stay_around_the_origin() -> None:
+    rows = collect(PLANE, random_policy(2), None, jax.random.key(0), steps=20_000)
     check_conventions(rows, 30)
     assert len(rows.rewards) == 20_000
     assert 0.3 < episode_returns(rows).mean() < 1.5  # the optimum is about 26
     assert np.percentile(np.abs(rows.observations), 99) < 9
 
 
-def test_mixture_keeps_the_shares_in_order() -> None:
-    parts = [Part(random_policy(2), None, 300), Part(optimal_policy, None, 600)]
-    rows = mixture(PLANE, parts, jax.random.key(0))
-    check_conventions(rows, 30)
-    returns = episode_returns(rows)
-    assert len(returns) == 30 and returns[:10].max() < 20 < returns[10:].min()
-    with pytest.raises(ConfigError, match="at least one policy"):
-        mixture(PLANE, [], jax.random.key(0))
-
-
 def test_a_file_gives_the_rows_back(tmp_path: Path) -> None:
     path = tmp_path / "pendulum.hdf5"
-    rows = collect_to_file(
-        path,
-        PENDULUM,
-        swing_up_policy,
-        SwingUp(noise=0.1),
-        jax.random.key(0),
-        steps=450,
-        attributes={"behaviour": "swing-up"},
-    )
+    rows = collect(PENDULUM, swing_up_policy, SwingUp(noise=0.1), jax.random.key(0), steps=450)
+    write_rows(path, PENDULUM, rows, {"behaviour": "swing-up"})
     dataset = load_d4rl(path)
     assert_same(dataset.transitions, rows)
     assert dataset.environment == "pendulum" and make(dataset.environment) is PENDULUM
@@ -150,12 +132,3 @@ def test_nothing_is_traced_on_the_second_call() -> None:
 def test_bad_counts_are_refused(arguments: dict) -> None:
     with pytest.raises(ConfigError, match="found"):
         collect(PLANE, random_policy(2), None, jax.random.key(0), **arguments)
-
-
-def test_single_steps_from_a_box_have_a_sharp_edge() -> None:
-    rows = plane_box(jax.random.key(0), 3000, half_width=1.5)
-    assert 1.45 < np.abs(rows.observations).max() <= 1.5
-    np.testing.assert_allclose(rows.next_observations, rows.observations + rows.actions, rtol=1e-6)
-    away = ((rows.next_observations - 7.0) ** 2).sum(-1)
-    np.testing.assert_allclose(rows.rewards, np.exp(-away / 18.0), rtol=1e-4)
-    assert rows.truncations.all() and not rows.terminations.any()

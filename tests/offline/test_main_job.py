@@ -17,7 +17,7 @@ from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.offline import main_job
-from jaxrl_rollouts.offline.collect import collect_to_file, random_policy
+from jaxrl_rollouts.offline.collect import collect, random_policy, write_rows
 from jaxrl_rollouts.offline.data import load, load_d4rl
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.matching import environment_of
@@ -119,7 +119,8 @@ def test_a_second_look_at_a_finished_run_changes_no_number(finished: Path) -> No
 def test_a_file_takes_the_place_of_the_embedded_data(tmp_path: Path) -> None:
     env = make("pendulum")
     path = tmp_path / "mine.hdf5"
-    rows = collect_to_file(path, env, random_policy(1), None, jax.random.key(0), steps=2000)
+    rows = collect(env, random_policy(1), None, jax.random.key(0), steps=2000)
+    write_rows(path, env, rows)
     arguments = ["run", "offline", *SMOKE, "--dataset", str(path), "--method", "bc"]
     cli.dispatch([*arguments, "--out", str(tmp_path / "runs")])
     (folder,) = (tmp_path / "runs").iterdir()
@@ -169,7 +170,8 @@ def test_without_a_simulator_the_report_ends_with_a_verdict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "mine.hdf5"
-    collect_to_file(path, make("runner"), random_policy(1), None, jax.random.key(0), steps=400)
+    env = make("runner")
+    write_rows(path, env, collect(env, random_policy(1), None, jax.random.key(0), steps=400))
     arguments = ["run", "offline", *SMOKE[:2], "--dataset", str(path), "--method", "base"]
     cli.dispatch([*arguments, "--environment", "none", "--out", str(tmp_path / "runs")])
     (folder,) = (tmp_path / "runs").iterdir()

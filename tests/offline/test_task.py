@@ -238,8 +238,7 @@ def test_without_a_simulator_the_promise_is_held_against_what_the_rows_are_worth
     arrays = played()
     dataset = from_arrays(**arrays, action_low=LOW, action_high=HIGH, name="robot")
     outcome = train(dataset, TD3_BC, **LOOKS, environment="none")
-    cells = {"td3_bc": Cell.of(outcome.trained)}
-    behaviour, ours = result_rows(outcome.source, cells, 0.9)
+    behaviour, ours = result_rows(outcome.source, "td3_bc", Cell.of(outcome.trained), 0.9)
     ends = np.flatnonzero(arrays["terminals"] | arrays["timeouts"]) + 1
     whole = np.split(arrays["rewards"], ends)[:-1]  # what was cut short counts for nothing
     worth = [(rewards * 0.9 ** np.arange(len(rewards))).sum() for rewards in whole]

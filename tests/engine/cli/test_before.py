@@ -22,8 +22,8 @@ def test_places_are_looked_at_before_anything_is_made(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--out: .*zero byte"):
         before.check_places(tmp_path / "a\0b", None)
     with pytest.raises(ConfigError, match=f"existing folder .no {tmp_path / 'none'}"):
-        before.check_picture(tmp_path / "none" / "x.png")
-    before.check_picture(tmp_path / "x.png")
+        before.check_file(tmp_path / "none" / "x.png")
+    before.check_file(tmp_path / "x.png")
 
 
 def test_minutes_in_words() -> None:

@@ -22,10 +22,9 @@ from jaxrl_rollouts.offline.agents.planner import (
     PlannerConfig,
     actions_between,
     make_planner,
+    planner_parts,
     plans,
-    rows_for,
 )
-from jaxrl_rollouts.offline.agents.planner_parts import planner_parts
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.policy import Policy
 from jaxrl_rollouts.offline.saved_policies import read_policy, save_policy
@@ -104,7 +103,7 @@ def built(config: PlannerConfig, updates: int = 20) -> Any:
 def learned(config: Any, data: Transitions, iterations: int = 1) -> Any:
     """Two seeds' states."""
     learner, keys = built(config, 100), jax.random.split(KEY, 2)
-    rows = to_device(rows_for(config, data))
+    rows = to_device(config.rows(data))
     done = train(learner.update, learner.init, keys, rows, iterations=iterations, stage="probe")
     return done.state.agent
 

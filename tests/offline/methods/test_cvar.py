@@ -15,7 +15,7 @@ from jaxrl_rollouts.offline.data import to_device
 from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.cvar import Cvar, tail_gap
 from jaxrl_rollouts.offline.methods.mobile import imagined_values
-from jaxrl_rollouts.offline.methods.model_based import Learning, ModelBased, bind
+from jaxrl_rollouts.offline.methods.model_based import Given, Learning, ModelBased, bind
 from jaxrl_rollouts.offline.worlds.dynamics import Rolled
 
 KEY = jax.random.key(3)
@@ -74,8 +74,9 @@ def test_estimates_are_their_formula_and_lower_imagined_targets_only() -> None:
     want = want + HARD.discount * (1 - np.asarray(found.terminations)) * np.asarray(value)
     estimates = method.estimates(agent, state, KEY, batch, world)
     np.testing.assert_allclose(estimates, want, rtol=1e-5)
-    learned, metrics = method.learn(agent, Learning(state), KEY, batch, batch, world)
-    plain = replace(method, dropped=0.0).learn(agent, Learning(state), KEY, batch, batch, world)
+    given = Given(agent, KEY, batch, batch, world)
+    learned, metrics = method.learn(Learning(state), given)
+    plain = replace(method, dropped=0.0).learn(Learning(state), given)
     inner = method.estimates(agent, state, jax.random.fold_in(KEY, 1), batch, world)
     gap = np.asarray(inner).mean(0) - np.sort(np.asarray(inner), 0)[:2].mean(0)
     lower = float(plain[1]["target_mean"]) - float(metrics["target_mean"])

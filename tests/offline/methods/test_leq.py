@@ -18,7 +18,7 @@ from jaxrl_rollouts.offline.methods.leq import (
     actor_loss,
     lambda_returns,
 )
-from jaxrl_rollouts.offline.methods.model_based import Learning
+from jaxrl_rollouts.offline.methods.model_based import Given, Learning
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Rolled
 from jaxrl_rollouts.rollouts import Model, outcome
 
@@ -193,8 +193,8 @@ def test_the_policys_gradient_is_the_pull_through_its_own_states() -> None:
 def test_a_step_moves_both_networks_from_before_it() -> None:
     agent, state = begun()
     imagined = real()._replace(observations=jnp.zeros((8, S)))
-    args = KEY, real(), imagined, WORLD
-    learned, metrics = jax.jit(lambda s: METHOD.learn(agent, Learning(s), *args))(state)
+    given = Given(agent, KEY, real(), imagined, WORLD)
+    learned, metrics = jax.jit(lambda s: METHOD.learn(Learning(s), given))(state)
     after = learned.agent
     actor_key, critic_key = jax.random.split(KEY)
     still = jnp.zeros((H + 1, 8, A))
@@ -222,7 +222,8 @@ def test_the_value_of_a_coin_is_its_expectile(expectile: float = 0.1) -> None:
     rows = Transitions(zero, zero, jnp.zeros(256), zero, flags, flags)
 
     def one(state: Any, key: Any) -> tuple[Any, None]:
-        return method.learn(agent, Learning(state), key, rows, rows, world)[0].agent, None
+        given = Given(agent, key, rows, rows, world)
+        return method.learn(Learning(state), given)[0].agent, None
 
     keys = jax.random.split(KEY, 1500)
     state, _ = jax.jit(lambda s: jax.lax.scan(one, s, keys))(agent.init(KEY))

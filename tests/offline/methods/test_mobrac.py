@@ -15,7 +15,7 @@ from jaxrl_rollouts.offline.agents.rebrac import NextActionTransitions, RebracCo
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.mobrac import Mobrac
-from jaxrl_rollouts.offline.methods.model_based import Learning, ModelBased, bind
+from jaxrl_rollouts.offline.methods.model_based import Given, Learning, ModelBased, bind
 from jaxrl_rollouts.offline.worlds.dynamics import Rolled
 
 KEY = jax.random.key(3)
@@ -48,7 +48,8 @@ def test_on_real_rows_alone_it_is_rebrac() -> None:
     state, real = agent.init(KEY), to_device(METHOD.real_rows(rows()))
     assert isinstance(real, NextActionTransitions)
     none = jax.tree.map(lambda x: x[:0], to_device(rows()))
-    ours = jax.jit(lambda s: METHOD.learn(agent, Learning(s), KEY, real, none, WORLDS))(state)
+    given = Given(agent, KEY, real, none, WORLDS)
+    ours = jax.jit(lambda s: METHOD.learn(Learning(s), given))(state)
     rebrac = jax.jit(agent.update)(state, KEY, real)
     assert_same((ours[0].agent, ours[1]), rebrac)
 
@@ -61,7 +62,7 @@ def test_the_target_compares_with_the_policys_own_action_on_imagined_rows() -> N
     real, imagined = to_device(METHOD.real_rows(rows())), to_device(rows())
     real = jax.tree.map(lambda x: x[:12], real)
     imagined = jax.tree.map(lambda x: x[20:30], imagined)
-    _, metrics = METHOD.learn(agent, Learning(state), KEY, real, imagined, WORLDS)
+    _, metrics = METHOD.learn(Learning(state), Given(agent, KEY, real, imagined, WORLDS))
     after = jnp.concatenate([real.next_observations, imagined.next_observations])
     slow, own = (
         np.asarray(agent.greedy(state.actor._replace(net=net), KEY, after, ())[0])

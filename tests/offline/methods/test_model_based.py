@@ -20,7 +20,7 @@ from jaxrl_rollouts.offline.data import Dataset, Transitions
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.method import Job
 from jaxrl_rollouts.offline.methods.base import Base
-from jaxrl_rollouts.offline.methods.model_based import Imagination, Rollouts, bind
+from jaxrl_rollouts.offline.methods.model_based import Given, Imagination, Rollouts, bind
 from jaxrl_rollouts.offline.methods.mopo import Mopo
 from jaxrl_rollouts.offline.task import Task
 from jaxrl_rollouts.offline.training import train_learner
@@ -228,14 +228,12 @@ SEEN: list = []
 class Looking(Base):
     """Base that writes down what its batches are made of: dataset rows earn exactly one."""
 
-    def learn(
-        self, agent: Any, state: Any, key: Any, real: Any, imagined: Any, world: Any, **moves: bool
-    ) -> Any:
+    def learn(self, state: Any, given: Given, **moves: bool) -> Any:
         def look(ours: Any, theirs: Any) -> None:
             SEEN.append((len(ours), int(np.sum(ours == 1)), len(theirs), int(np.sum(theirs == 1))))
 
-        jax.debug.callback(look, real.rewards, imagined.rewards)
-        return super().learn(agent, state, key, real, imagined, world, **moves)
+        jax.debug.callback(look, given.real.rewards, given.imagined.rewards)
+        return super().learn(state, given, **moves)
 
 
 @pytest.mark.parametrize("share", [pytest.param(0.0, marks=pytest.mark.slow), 0.25, 1.0])

@@ -15,8 +15,12 @@ from helpers_neubay import CONFIG, DYNAMICS, SIZES, data, keys, made
 from jaxrl_rollouts import chunks, loop
 from jaxrl_rollouts.errors import ConfigError, Interrupted
 from jaxrl_rollouts.offline.methods.neubay import HistoryRollouts
-from jaxrl_rollouts.offline.neubay.learner import OWN_WORLDS, make_neubay
-from jaxrl_rollouts.offline.neubay.sizes import buffer_bytes, buffer_episodes
+from jaxrl_rollouts.offline.neubay.learner import (
+    OWN_WORLDS,
+    buffer_bytes,
+    buffer_episodes,
+    make_neubay,
+)
 from jaxrl_rollouts.offline.recurrent import tapes
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
@@ -131,11 +135,6 @@ def test_settings_are_checked(wrong: dict, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         neubay = make_neubay(replace(CONFIG, **wrong), DYNAMICS, SIZES)
         neubay.init(jax.random.key(0), data())
-
-
-def test_dynamics_must_measure_disagreement() -> None:
-    with pytest.raises(ConfigError, match="no measure of disagreement"):
-        make_neubay(CONFIG, DYNAMICS._replace(measured=False), SIZES)
 
 
 def test_the_ring_takes_what_is_said() -> None:

@@ -11,24 +11,24 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.ensemble import spread_of_means
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.critics import start_values
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.collect import collect, random_policy
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
-from jaxrl_rollouts.offline.environments.plane import PLANE
 from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.evaluation import evaluate
 from jaxrl_rollouts.offline.methods.neubay import HistoryRollouts, Neubay
-from jaxrl_rollouts.offline.neubay.learner import NeubayData, make_neubay
-from jaxrl_rollouts.offline.neubay.posterior import neubay_data, uncertain_dynamics
-from jaxrl_rollouts.offline.neubay.sizes import Sizes, buffer_text
+from jaxrl_rollouts.offline.neubay.learner import NeubayData, Sizes, buffer_text, make_neubay
+from jaxrl_rollouts.offline.neubay.posterior import PosteriorConfig, check_updates, neubay_data
 from jaxrl_rollouts.offline.recurrent.actor_critic import make_actor_critic
 from jaxrl_rollouts.offline.recurrent.histories import log_histories, remembering
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
 from jaxrl_rollouts.offline.training import evaluator, train_learner
-from jaxrl_rollouts.offline.worlds.fit import NEUBAY_ENSEMBLE, FittedWorlds, fit_worlds
+from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
+from jaxrl_rollouts.offline.worlds.fit import FittedWorlds, fit_worlds
 from jaxrl_rollouts.offline.worlds.trust import uncertainty_stats_of_seeds
 
 CONFIG = Neubay(
@@ -43,7 +43,8 @@ CONFIG = Neubay(
     batch_size=256,
     buffer_size=700,
 )
-ENSEMBLE = replace(NEUBAY_ENSEMBLE, members=3, elites=2, hidden=(8,), max_epochs=1)
+NEUBAY = PosteriorConfig().ensemble
+ENSEMBLE = replace(NEUBAY, members=3, elites=2, hidden=(8,), max_epochs=1)
 
 
 @functools.cache
@@ -85,9 +86,11 @@ def prepared(method: Neubay = CONFIG, **changes: Any) -> Ready:
         "source": "pendulum.hdf5",
         **changes,
     }
+    check_updates(method, given["transitions"], PENDULUM.max_episode_steps, given["source"])
     data, per_seed, sizes = neubay_data(method, **given)
     members = jax.tree.leaves(given["worlds"].elites)[0].shape[1]
-    dynamics = uncertain_dynamics(fitted().model.fitter, members, never)
+    settings: Any = {"disagreement": spread_of_means, "normalised": True}
+    dynamics = learned_dynamics(fitted().model.fitter, members, termination=never, **settings)
     return Ready(make_neubay(method, dynamics, sizes), data, per_seed, sizes)
 
 
@@ -137,34 +140,9 @@ def test_an_environment_shows_what_histories_show() -> None:
     np.testing.assert_allclose(*returns, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("changes", "error", "says"),
-    [
-        ({"env": PLANE}, DataError, "pendulum.hdf5: observations: found 3, expected 2 numbers"),
-        (
-            {"transitions": lambda: rows()._replace(actions=np.zeros((500, 2), np.float32))},
-            DataError,
-            "actions: found 2, expected 1 numbers",
-        ),
-        ({"stats": lambda: jax.tree.map(lambda x: x[:1], stats())}, ConfigError, "each of the 2"),
-        (
-            {"worlds": lambda: lonely(fitted().worlds)},
-            ConfigError,
-            "elites: found 1, expected at least 2: rollouts end where members disagree",
-        ),
-    ],
-)
-def test_what_does_not_fit_together(changes: dict, error: type, says: str) -> None:
-    made = {name: x() if callable(x) else x for name, x in changes.items()}
-    with pytest.raises(error, match=says):
-        prepared(**made)
-
-
-def test_start_states_of_another_space() -> None:
-    """Rows that fit the environment and worlds that do not."""
-    strange = collect(PLANE, random_policy(2), None, jax.random.key(0), steps=60)
-    with pytest.raises(DataError, match="start states of another space"):
-        prepared(transitions=strange, env=PLANE)
+def test_an_ensemble_of_one_does_not_disagree() -> None:
+    with pytest.raises(ConfigError, match="elites: found 1, expected at least 2: rollouts end"):
+        prepared(worlds=lonely(fitted().worlds))
 
 
 @pytest.mark.parametrize(
@@ -189,8 +167,3 @@ def test_rings_are_announced() -> None:
     room = 2 * sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state.buffer)) / 1e6
     text = buffer_text(CONFIG, ready.sizes, 2)
     assert text == f"Tape buffers: 700 timesteps per seed, {room:,.0f} MB for 2 seeds."
-
-
-def test_equal_dynamics_are_the_same() -> None:
-    fitter = fitted().model.fitter
-    assert uncertain_dynamics(fitter, 2, never) is uncertain_dynamics(fitter, 2, never)

@@ -18,9 +18,7 @@ from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.sac import (
     RecurrentSacConfig,
     RecurrentSacState,
-    make_nets,
     make_recurrent_sac,
-    surprise,
 )
 from jaxrl_rollouts.offline.recurrent.tapes import Tape
 from jaxrl_rollouts.offline.recurrent.timesteps import Timestep, timestep_shapes
@@ -282,10 +280,3 @@ def test_a_huber_loss_hardly_counts_a_rare_end(huber: float | None, learned: flo
     state, _ = jax.jit(lambda s: jax.lax.scan(one, s, keys))(state)
     found = agent.q(state.critic, jnp.ones((3, 1)), jnp.asarray([[-0.5], [0.0], [0.5]]))
     np.testing.assert_allclose(found, learned, rtol=0.1)
-
-
-def test_surprise_is_minus_the_log_probability_of_a_fresh_action() -> None:
-    actor, seen = updated()[2][0][0].actor, some_tape().timesteps.observations
-    begins = jnp.ones(L, bool)
-    want = -sample_and_log_prob(KEY, *NETS.heads(actor, seen, begins), "exact")[1]
-    np.testing.assert_allclose(surprise(make_nets(CONFIG, D, A), actor, KEY, seen), want, rtol=1e-5)

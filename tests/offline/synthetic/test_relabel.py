@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError, DivergenceError
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset, Transitions
-from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
 from jaxrl_rollouts.offline.recipes import recipe
 from jaxrl_rollouts.offline.synthetic.relabel import (
     RelabelConfig,
@@ -25,7 +23,6 @@ from jaxrl_rollouts.offline.synthetic.relabel import (
     Relabeller,
     along,
     fit_relabeller,
-    oracle,
     relabel,
     relabelled,
     relabelled_rows,
@@ -178,19 +175,6 @@ def test_the_inverse_finds_the_action_behind_a_change() -> None:
     assert np.square(found.actions - made.actions).mean() < 0.02 < np.square(made.actions).mean()
     np.testing.assert_array_equal(found.next_observations, made.next_observations)
     np.testing.assert_array_equal(found.rewards, made.rewards)
-
-
-def test_the_oracle_is_the_simulator_and_a_second_call_compiles_nothing(
-    programs: Callable[[], int],
-) -> None:
-    rows = pendulum_mixed(KEY, 300)
-    lies = rows._replace(next_observations=rows.observations, rewards=0 * rows.rewards)
-    found = relabelled_rows(oracle(PENDULUM), lies, KEY)
-    np.testing.assert_allclose(found.next_observations, rows.next_observations, atol=1e-5)
-    np.testing.assert_allclose(found.rewards, rows.rewards, atol=1e-4)
-    key, before = jax.random.key(1), programs()
-    relabelled_rows(oracle(PENDULUM), lies, key)
-    assert programs() == before
 
 
 def pendulum() -> Dataset:

@@ -28,7 +28,6 @@ from jaxrl_rollouts.offline.synthetic.synther import (
     SyntherConfig,
     fit_layout,
     generate,
-    make_synther,
     mixing,
     upsample,
 )
@@ -117,15 +116,9 @@ def test_the_trained_parts_fit_together() -> None:
     config = SyntherConfig(
         network=ResidualMlpConfig(width=16, blocks=1, embedding=8),
         training=DenoiserTrainingConfig(steps=4, batch=8, per_iteration=4),
+        sampler=SamplerConfig(4),
     )
-    layout = fit_layout(data)
-    synther = make_synther(config, layout.features)
-    assert make_synther(config, layout.features) is synther
-    state, metrics = jax.jit(synther.training.update)(synther.training.init(KEY), layout.pack(data))
-    assert 0.3 < float(metrics["loss"]) < 3.0
-    drawn = generate(
-        synther.denoiser, state.average, KEY, layout, 10, config=SamplerConfig(4), batch=4
-    )
+    drawn = upsample(data, config, KEY, 10, batch=4)
     assert drawn.observations.shape == (10, S) and all(np.isfinite(x).all() for x in drawn)
 
 
@@ -150,26 +143,3 @@ def test_an_agent_learns_from_mixed_data_with_the_real_statistics() -> None:
     np.testing.assert_allclose(state.agent.actor.scaler.mean, real.observations.mean(0), rtol=1e-4)
     _, metrics = jax.jit(agent.update)(state, data)
     assert all(np.isfinite(value) for value in metrics.values())
-
-
-def test_mixing_is_checked() -> None:
-    with pytest.raises(ConfigError, match="real_ratio: found 1.5"):
-        mixing(1.5)
-
-
-@pytest.mark.slow
-def test_samples_come_from_the_seeds_own_rows() -> None:
-    """Two seeds whose rewards lie far apart: so do those of their samples."""
-    config = SyntherConfig(
-        ResidualMlpConfig(width=16, blocks=2, embedding=8),
-        DenoiserTrainingConfig(steps=20, batch=16, per_iteration=10),
-        SamplerConfig(4),
-    )
-    apart = [rows(i, ending=0.0) for i in range(2)]
-    apart = [own._replace(rewards=own.rewards + 1000 * i) for i, own in enumerate(apart)]
-    made = upsample(apart, config, KEY, 70, batch=50)
-    for samples, own in zip(made, apart, strict=True):
-        assert samples.observations.shape == (70, S) and np.abs(samples.actions).max() <= 1.0
-        assert abs(samples.rewards.mean() - own.rewards.mean()) < 200
-    with pytest.raises(ConfigError, match="terminations for every seed"):
-        upsample([apart[0], rows(1, ending=0.1)], config, KEY, 70)

@@ -10,13 +10,11 @@ from helpers_data import logged
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxrl_rollouts.diffusion import TemporalUnetConfig, small_training
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.offline.data import episodes
 from jaxrl_rollouts.offline.synthetic.windows import (
     cut_windows,
     fit_window_layout,
-    fit_window_models,
     window_starts,
 )
 
@@ -137,12 +135,3 @@ def test_bad_data_is_named() -> None:
         cut_windows(wide._replace(actions=wide.actions * 0 + 2.0), 5, source="toy")
     with pytest.raises(ConfigError, match="length, stride"):
         cut_windows(logged(12), 1)
-
-
-def test_window_models_of_several_seeds_are_fitted_side_by_side() -> None:
-    windows = cut_windows(logged(20, 12), 4)
-    unet, keys = TemporalUnetConfig(features=8, blocks=1), jax.random.split(KEY)
-    model = fit_window_models(windows, unet, small_training(2, 4), keys)
-    leaves = jax.tree.leaves(model.params)
-    assert model.layout.length == 4 and all(len(leaf) == 2 for leaf in leaves)
-    assert any(not np.array_equal(*leaf) for leaf in leaves)
