@@ -6,6 +6,7 @@ Imported as `from fixtures import rows`. Nothing of the library is loaded before
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,18 @@ if TYPE_CHECKING:
 def wrong(*several: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
     """Every setting alone with its wrong value, and its name: cases of a parametrised test."""
     return [({name: value}, name) for one in several for name, value in one.items()]
+
+
+SMOKE = ("--preset", "smoke", "--no-progress")
+
+
+def smoke(experiment: str, out: Path, *words: str) -> Path:
+    """The folder of a run of an experiment at smoke size, which begins in `out`."""
+    from jaxrl_rollouts.cli import main as cli
+
+    cli.dispatch(["run", experiment, *SMOKE, *words, "--out", str(out)])
+    (folder,) = out.iterdir()
+    return folder
 
 
 def claimed(add: Callable[..., Any], *given: Any) -> list[Any]:

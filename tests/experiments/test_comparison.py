@@ -11,9 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from fixtures import claimed
+from fixtures import claimed, smoke
 
-from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
@@ -35,9 +34,7 @@ def test_ours_alone_at_smoke_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         return evaluate_seeds(env, policy, params, key, *rest, **more)
 
     monkeypatch.setattr(training, "evaluate_seeds", watched)
-    arguments = ["--preset", "smoke", "--no-progress", "--out", str(tmp_path)]
-    cli.dispatch(["run", "comparison", *arguments])
-    report = load_report(next(tmp_path.iterdir()))
+    report = load_report(smoke("comparison", tmp_path))
     rows = report.tables["returns on pendulum-mixed"]
     assert [row["agent"] for row in rows] == ["data", "bc", "td3_bc"] and not report.claims
     assert len(rows[1]["ours"].values) == 2 and rows[1]["ours updates/s"] > 0

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fixtures import SMOKE, smoke
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import DataError
@@ -31,7 +32,6 @@ from jaxrl_rollouts.pde.operators import Resnet
 from jaxrl_rollouts.pde.operators.layers import field_network
 from jaxrl_rollouts.reports.report import load_report
 
-SMOKE = ["--preset", "smoke", "--no-progress"]
 # A peer that answers `apply` with the zero fields of the right shape.
 SCRIPT = """
 import json, sys
@@ -55,8 +55,7 @@ def peer(script: Path, outputs: Outputs = ()) -> Peer:
 
 @pytest.mark.slow
 def test_it_measures_without_peers_and_makes_their_claims_not(tmp_path: Path) -> None:
-    cli.dispatch(["run", "pde_speed", *SMOKE, "--out", str(tmp_path)])
-    report = load_report(next(tmp_path.iterdir()))
+    report = load_report(smoke("pde_speed", tmp_path))
     assert len(report.tables) == 2 * len(COMPARED) + 1
     for name, rows in report.tables.items():
         if name == "seeds side by side":

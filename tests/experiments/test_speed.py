@@ -7,6 +7,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import pytest
+from fixtures import SMOKE, smoke
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.experiments.benchmarks.speed import (
@@ -20,13 +21,10 @@ from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
 from jaxrl_rollouts.offline.data import take_rows, to_device
 from jaxrl_rollouts.reports.report import load_report
 
-SMOKE = ["--preset", "smoke", "--no-progress"]
-
 
 @pytest.mark.slow
 def test_speed_measures_and_compiles_once(tmp_path: Path) -> None:
-    cli.dispatch(["run", "speed", *SMOKE, "--out", str(tmp_path)])
-    report = load_report(next(tmp_path.iterdir()))
+    report = load_report(smoke("speed", tmp_path))
     (row,) = report.tables["gradient steps per second"]
     assert row["updates/s"] > 0
     assert row["compile s"] > 0.1

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from fixtures import claimed
+from fixtures import claimed, smoke
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.compare.grid import Cell, Grid
@@ -65,9 +65,7 @@ QUICK = {"edge_of_reach"}  # the others compile for longer than a quarter of an 
 def test_a_smoke_run_reports(name: str, tmp_path: Path) -> None:
     if name in ("operators", "refiner"):
         pytest.importorskip("exponax")
-    arguments = ["--preset", "smoke", "--no-progress", "--out", str(tmp_path)]
-    cli.dispatch(["run", name, *arguments])
-    (folder,) = tmp_path.iterdir()
+    folder = smoke(name, tmp_path)
     report, (table, count) = load_report(folder), SMOKE[name]
     assert report.tables[table] and report.seeds >= 1
     assert count is None or len(report.claims) == count

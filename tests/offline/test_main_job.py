@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fixtures import SMOKE, smoke
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.configs import check
@@ -25,15 +26,10 @@ from jaxrl_rollouts.offline.recipes import LOOKS, PRESETS, recipe
 from jaxrl_rollouts.offline.saved_policies import read_policy
 from jaxrl_rollouts.reports.report import load_report
 
-SMOKE = ["--preset", "smoke", "--no-progress"]
-
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("runs")
-    cli.dispatch(["run", "offline", *SMOKE, "--out", str(out)])
-    (folder,) = out.iterdir()
-    return folder
+    return smoke("offline", tmp_path_factory.mktemp("runs"))
 
 
 def test_report_says_what_was_run_and_measured(finished: Path) -> None:
@@ -116,17 +112,23 @@ def test_a_second_look_at_a_finished_run_changes_no_number(finished: Path) -> No
         assert before[key] == after[key]
 
 
-def test_a_file_takes_the_place_of_the_embedded_data(tmp_path: Path) -> None:
+def test_a_file_takes_the_place_of_the_embedded_data_and_cloning_has_no_values(
+    tmp_path: Path,
+) -> None:
     env = make("pendulum")
     path = tmp_path / "mine.hdf5"
     rows = collect(env, random_policy(1), None, jax.random.key(0), steps=2000)
     write_rows(path, env, rows)
-    arguments = ["run", "offline", *SMOKE, "--dataset", str(path), "--method", "bc"]
-    cli.dispatch([*arguments, "--out", str(tmp_path / "runs")])
-    (folder,) = (tmp_path / "runs").iterdir()
-    behaviour, cloned = load_report(folder).tables["result"]
-    assert cloned["method"] == "bc"
+    words = ["--dataset", str(path), "--method", "bc", "--steps", "30"]
+    folder = smoke("offline", tmp_path / "runs", *words)
+    report = load_report(folder)
+    behaviour, row = report.tables["result"]
     assert behaviour["return"] == pytest.approx(float(np.sum(rows.rewards)) / 10, rel=1e-4)
+    assert "bc, preset smoke: 40 gradient steps per seed, 30 asked for." in report.notes
+    assert row["method"] == "bc" and "true value" in row and "estimated value" not in row
+    assert set(report.numbers) == {"return", "true value"}
+    assert set(report.pictures) == {"learning-mine"}
+    assert read_policy(folder).facts["kind"] == "bc"
 
 
 def test_a_time_limit_that_a_file_does_not_mark_can_be_said(
@@ -172,10 +174,8 @@ def test_without_a_simulator_the_report_ends_with_a_verdict(
     path = tmp_path / "mine.hdf5"
     env = make("runner")
     write_rows(path, env, collect(env, random_policy(1), None, jax.random.key(0), steps=400))
-    arguments = ["run", "offline", *SMOKE[:2], "--dataset", str(path), "--method", "base"]
-    cli.dispatch([*arguments, "--environment", "none", "--out", str(tmp_path / "runs")])
-    (folder,) = (tmp_path / "runs").iterdir()
-    report = load_report(folder)
+    words = ["--dataset", str(path), "--method", "base", "--environment", "none"]
+    report = load_report(smoke("offline", tmp_path / "runs", *words))
     behaviour, base = report.tables["result"]
     first, second, data = report.tables["choice"]
     assert base["return"].partition(":")[0] in ("undecided", "do not deploy", "try first")
@@ -254,32 +254,17 @@ def _offline(*_: object, **__: object) -> None:
     ],
 )
 def test_agents_without_a_model_run_from_the_same_entry(tmp_path: Path, method: str) -> None:
-    arguments = ["run", "offline", *SMOKE, "--method", method, "--out", str(tmp_path)]
-    cli.dispatch(arguments)
-    report = load_report(next(tmp_path.iterdir()))
+    folder = smoke("offline", tmp_path, "--method", method)
+    report = load_report(folder)
     behaviour, row = report.tables["result"]
     assert (behaviour["method"], row["method"]) == ("behaviour", method)
     assert row.keys() >= {"return", "estimated value", "true value"}
     assert report.numbers["return"].seeds == 2
     assert f"{method}, preset smoke: 40 gradient steps per seed." in report.notes
-    saved = read_policy(next(tmp_path.iterdir()))
+    saved = read_policy(folder)
     assert saved.facts["kind"] == method and saved.environment == "pendulum"
     action, _ = saved.agent.greedy(saved.actor(1), jax.random.key(0), jnp.zeros((4, 3)), ())
     assert action.shape == (4, 1) and (np.abs(action) <= 1).all()
-
-
-def test_cloning_is_reported_without_values(tmp_path: Path) -> None:
-    cli.dispatch(
-        ["run", "offline", *SMOKE, "--method", "bc", "--steps", "30", "--out", str(tmp_path)]
-    )
-    (folder,) = tmp_path.iterdir()
-    report = load_report(folder)
-    assert "bc, preset smoke: 40 gradient steps per seed, 30 asked for." in report.notes
-    row = report.tables["result"][1]
-    assert row["method"] == "bc" and "true value" in row and "estimated value" not in row
-    assert set(report.numbers) == {"return", "true value"}
-    assert set(report.pictures) == {"learning-pendulum-mixed"}
-    assert read_policy(folder).facts["kind"] == "bc"
 
 
 def played(name: str, steps: int, **options: Any) -> dict[str, np.ndarray]:
@@ -315,9 +300,8 @@ def test_d4rls_names_are_trained_on_and_played_in_the_version_there_is(
 ) -> None:
     monkeypatch.setenv("JAXRL_ROLLOUTS_DATA", str(tmp_path))
     write_raw(tmp_path / "hopper_medium-v2.hdf5", played("Hopper-v4", 400))
-    arguments = ["run", "offline", *SMOKE, "--dataset", "hopper-medium-v2", "--method", "bc"]
-    cli.dispatch([*arguments, "--out", str(tmp_path / "runs")])
-    (folder,) = (tmp_path / "runs").iterdir()
+    words = ["--dataset", "hopper-medium-v2", "--method", "bc"]
+    folder = smoke("offline", tmp_path / "runs", *words)
     report = load_report(folder)
     assert any("Hopper-v4 in place of Hopper-v2" in note for note in report.notes)
     # D4RL's scale: 0 is a random policy, which this is, 100 an expert.

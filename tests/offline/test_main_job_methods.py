@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from fixtures import SMOKE
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.cli.options import parse_run
@@ -18,8 +19,6 @@ from jaxrl_rollouts.offline import main_job
 from jaxrl_rollouts.offline.methods import METHODS
 from jaxrl_rollouts.offline.recipes import recipe
 from jaxrl_rollouts.reports.report import load_report
-
-SMOKE = ["--preset", "smoke", "--no-progress"]
 
 
 @pytest.mark.parametrize("method", METHODS)

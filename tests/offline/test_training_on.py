@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from fixtures import smoke
 
 from jaxrl_rollouts import offline
 from jaxrl_rollouts.cli import main as cli
@@ -16,6 +16,7 @@ from jaxrl_rollouts.errors import CheckpointError, ConfigError
 from jaxrl_rollouts.offline.main_job import EXPERIMENT, longer
 from jaxrl_rollouts.offline.recipes import recipe
 from jaxrl_rollouts.record.run import Run
+from jaxrl_rollouts.reports.report import load_report
 
 
 def test_lengths_and_looks_grow_and_nothing_else_does() -> None:
@@ -32,31 +33,22 @@ def test_what_is_planned_for_its_length_cannot_be_longer() -> None:
         EXPERIMENT.lengthened(config, 2)
 
 
-def train_on(tmp_path: Path, experiment: str, lengths: dict[str, int], *options: str) -> None:
-    """Half of a run, trained on, says the same as the whole of it, whose command it has."""
-    smoke = ["--preset", "smoke", "--no-progress", *options]
-    half = [word for name, length in lengths.items() for word in (name, str(length))]
-    whole = [word for name, length in lengths.items() for word in (name, str(2 * length))]
-    reports: list[Any] = []
-    for kind, words in (("half", half), ("whole", whole)):
-        cli.dispatch(["run", experiment, *smoke, *words, "--out", str(tmp_path / kind)])
-        (folder,) = (tmp_path / kind).iterdir()
-        if kind == "half":
-            short = json.loads((folder / "report.json").read_text())
-            cli.dispatch(["resume", str(folder), "--no-progress", "--longer", "2"])
-            assert short["tables"] != json.loads((folder / "report.json").read_text())["tables"]
-        reports.append(json.loads((folder / "report.json").read_text()))
-    for key in ("numbers", "claims", "tables", "notes"):
-        found, expected = (json.dumps(report[key]) for report in reports)
-        for report in reports:  # a claim's command is its report's
-            found = found.replace(report["command"], "")
-            expected = expected.replace(report["command"], "")
-        assert found == expected, key
-
-
 @pytest.mark.slow
 def test_imagination_trains_on(tmp_path: Path) -> None:
-    train_on(tmp_path, "offline", {"--evaluations": 1, "--steps": 40}, "--method", "ravl")
+    """Half of a run, trained on, says the same as the whole of it, whose command it has."""
+    options, reports = ("--method", "ravl"), []
+    for times, kind in enumerate(("half", "whole"), start=1):
+        lengths = ("--evaluations", str(times), "--steps", str(40 * times))
+        folder = smoke("offline", tmp_path / kind, *options, *lengths)
+        if kind == "half":
+            short = load_report(folder).tables
+            cli.dispatch(["resume", str(folder), "--no-progress", "--longer", "2"])
+            assert short != load_report(folder).tables
+        reports.append(json.loads((folder / "report.json").read_text()))
+    for key in ("numbers", "claims", "tables", "notes"):
+        # A claim's command is its report's.
+        found, expected = (json.dumps(r[key]).replace(r["command"], "") for r in reports)
+        assert found == expected, key
 
 
 def test_a_program_trains_on(tmp_path: Path) -> None:

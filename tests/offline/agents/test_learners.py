@@ -27,8 +27,9 @@ KEYS = jax.random.split(jax.random.key(3), 2)
 CLOSE = {"rtol": 2e-3, "atol": 2e-4}
 # The same learners with other parts, which have tests of their own.
 VARIANTS = ("base, td3", "sac, gated flow", "ravl, plain flow", "neubay, markov")
-# Those whose every part another one has: RAVL the diversity, FQL the flow, MOPO the rollouts.
-VARIANTS += ("edac", "bc, flow", "base")
+# Those whose every part another one has (RAVL the diversity, FQL the flow, MOPO the rollouts), and
+# two whose trainings `test_bandit_dqn` and `test_job` look at.
+VARIANTS += ("edac", "bc, flow", "base", "recurrent dqn", "planner")
 every_learner = pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.slow) if n in VARIANTS else n for n in TABLE]
 )
@@ -156,7 +157,7 @@ def test_a_seed_knows_neither_its_place_nor_its_neighbour(name: str) -> None:
 
 # One of each maker: the seeds' axis is added by `train`, the same for all agents of one maker. The
 # others, compiled once more for the number of seeds, are slow tests; NEUBAY's are in `test_neubay`.
-MAKERS = ("td3_bc", "ravl", "recurrent dqn", "pgd")
+MAKERS = ("td3_bc", "ravl", "pgd")
 
 
 @pytest.mark.parametrize(
