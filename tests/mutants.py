@@ -61,7 +61,9 @@ def run(folder: Path, tests: str) -> tuple[int, str]:
     """pytest's exit code, and the first failure or the line that counts."""
     environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     environment["HYPOTHESIS_PROFILE"] = "first"
-    words = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests.split()]
+    # No tracebacks: pytest parses sources for them, which garbage of a failed read can break.
+    options = ["-x", "-q", "--tb=no", "-p", "no:cacheprovider"]
+    words = [sys.executable, "-m", "pytest", *options, *tests.split()]
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
     lines = re.findall(r"^(?:FAILED|ERROR) .*|^.*\d+ passed.*$", done.stdout, re.M)
     return done.returncode, (lines or done.stdout.splitlines()[-1:] or [done.stderr[-200:]])[0]
