@@ -41,3 +41,17 @@ class Shapes(Cart):
 def cart_factory() -> gymnasium.Env:
     """What `helpers_environments:cart_factory` names."""
     return gymnasium.wrappers.TimeLimit(Cart(), 15)
+
+
+def played(steps: int = 60) -> dict[str, np.ndarray]:
+    """What a user records: a loop over Gymnasium, actions in the environment's own units."""
+    env, rng = cart_factory(), np.random.default_rng(0)
+    rows: list[tuple] = []
+    observation, _ = env.reset(seed=0)
+    for _ in range(steps):
+        action = rng.uniform(LOW, HIGH, 1).astype(np.float32)
+        following, reward, terminated, truncated, _ = env.step(action)
+        rows.append((observation, action, reward, following, terminated, truncated))
+        observation = env.reset()[0] if terminated or truncated else following
+    names = "observations", "actions", "rewards", "next_observations", "terminals", "timeouts"
+    return dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))

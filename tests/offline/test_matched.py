@@ -13,7 +13,7 @@ import pytest
 
 gymnasium = pytest.importorskip("gymnasium")
 
-from helpers_environments import HIGH, LOW, Cart, cart_factory  # noqa: E402
+from helpers_environments import HIGH, LOW, Cart, played  # noqa: E402
 
 from jaxrl_rollouts.compare.grid import Cell  # noqa: E402
 from jaxrl_rollouts.errors import (  # noqa: E402
@@ -48,20 +48,6 @@ from jaxrl_rollouts.reports.report import Report  # noqa: E402
 SMALL: dict[str, Any] = {"hidden": (8,), "batch_size": 16, "per_iteration": 2, "steps": 4}
 BC = recipe("bc", "smoke", **SMALL)
 QUICK: dict[str, Any] = {"seeds": 1, "evaluations": 2, "episodes": 2}
-
-
-def played(steps: int = 60) -> dict[str, np.ndarray]:
-    """What a user records: a loop over Gymnasium, actions in the environment's own units."""
-    env, rng = cart_factory(), np.random.default_rng(0)
-    rows: list[tuple] = []
-    observation, _ = env.reset(seed=0)
-    for _ in range(steps):
-        action = rng.uniform(LOW, HIGH, 1).astype(np.float32)
-        following, reward, terminated, truncated, _ = env.step(action)
-        rows.append((observation, action, reward, following, terminated, truncated))
-        observation = env.reset()[0] if terminated or truncated else following
-    names = "observations", "actions", "rewards", "next_observations", "terminals", "timeouts"
-    return dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))
 
 
 @pytest.mark.parametrize(("first", "rule"), [((), hopper), ((7.0,), hopper_from_x)])
