@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts import draws
 from jaxrl_rollouts.configs import check, number
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.trees import PyTree
@@ -48,6 +49,7 @@ class OneStep(NamedTuple):
         distance: `squared` or `relative_l1`; see `OneStepObjective`.
         error: of `squared`: `(prediction, target) -> []`, both scaled changes `[C, *space]`.
         frequency_weight: of `frequency_error`.
+        input_noise: of `noisy`.
     """
 
     net: FieldNetwork
@@ -55,6 +57,7 @@ class OneStep(NamedTuple):
     distance: Distance = "squared"
     error: Error = squared_error
     frequency_weight: float = 0.0
+    input_noise: float = 0.0
 
     def change(self, params: PyTree, field: jax.Array, conditions: Conditions) -> jax.Array:
         """The scaled change `[C, *space]` that the network predicts, without a second input."""
@@ -73,6 +76,19 @@ class OneStep(NamedTuple):
             extent = self.net.shape.extent if self.net.shape else ()
             value += self.frequency_weight * frequency_error(prediction, target, extent)
         return value
+
+    def noisy(self, key: jax.Array, window: jax.Array) -> jax.Array:
+        """A window `[W, C, *space]` whose first field has noise of `input_noise` times c.
+
+        The frames that follow are the true ones, so the step learns to take the noise away
+        (Sanchez-Gonzalez et al. 2020).
+        """
+        if not self.input_noise:
+            return window
+        first = window[: self.net.history]
+        drawn = draws.normal(key, first.shape, first.dtype) * per_channel(self.scale, first[0])
+        noisy = first + self.input_noise * drawn
+        return jnp.concatenate([noisy, window[self.net.history :]])
 
     def next_field(self, field: jax.Array, prediction: jax.Array) -> jax.Array:
         """The field after a scaled change, `u + c * prediction`."""
@@ -117,8 +133,7 @@ class StepObjective:
         one = self.one_step(net, scale)
 
         def loss(params: PyTree, key: jax.Array, window: jax.Array, conditions: Conditions) -> Loss:
-            del key
-            return self.error(one, params, window, conditions)
+            return self.error(one, params, one.noisy(key, window), conditions)
 
         def step(
             params: PyTree, key: jax.Array, field: jax.Array, conditions: Conditions
@@ -142,10 +157,13 @@ class OneStepObjective(StepObjective):
         frequency_weight: of `frequency_error`, which is added, on periodic fields; DRIFT-Net's,
             whose released code divides it by the number of points, where it is a millionth of the
             loss.
+        input_noise: standard deviation of noise on the first field of a training window, in units
+            of a step's change.
     """
 
     loss: Distance = "squared"
     frequency_weight: float = number(0.0, least=0)
+    input_noise: float = number(0.0, least=0)
 
     def one_step(self, net: FieldNetwork, scale: Scale) -> OneStep:
         """The step and its loss, with settings checked."""
@@ -153,7 +171,8 @@ class OneStepObjective(StepObjective):
         check_scale(scale)
         if self.frequency_weight:
             check_circles("frequency_weight", self.frequency_weight, net)
-        return OneStep(net, scale, self.loss, frequency_weight=self.frequency_weight)
+        more = {"frequency_weight": self.frequency_weight, "input_noise": self.input_noise}
+        return OneStep(net, scale, self.loss, **more)
 
 
 def check_circles(setting: str, value: Any, net: FieldNetwork) -> None:

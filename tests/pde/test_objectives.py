@@ -55,6 +55,21 @@ def test_mse_of_the_scaled_residual() -> None:
     assert (emulator.frames, emulator.calls) == (2, 1)
 
 
+@pytest.mark.parametrize("objective", ["mse", "pushforward", "unrolled"])
+def test_noise_on_the_input_is_to_be_taken_away(objective: str) -> None:
+    """With a network that predicts no change the noise is all of the additional error."""
+    frames = 2 + (objective != "mse")
+    still, w = {"w": jnp.float32(0.0), "v": jnp.float32(0.0)}, window(frames)
+    noisy, plain = built(objective, input_noise=0.3), built(objective)
+    keys = jax.random.split(KEY, 2000)
+    value = jax.vmap(lambda key: noisy.loss(still, key, w, NONE)[0])(keys).mean()
+    times = 2 if objective == "pushforward" else 1  # it adds the errors of two steps
+    base = float(plain.loss(still, KEY, w, NONE)[0])
+    assert float(value) == pytest.approx(base + times * 0.3**2, rel=5e-3)
+    none = built(objective, input_noise=0.0).loss(PARAMS, KEY, w, NONE)[0]
+    assert none == plain.loss(PARAMS, KEY, w, NONE)[0]
+
+
 def test_relative_l1_of_the_field_itself() -> None:
     """Absolute differences of fields, in whatever units changes are scaled."""
     w = window(2)
