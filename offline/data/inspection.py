@@ -271,7 +271,7 @@ def _as_far_as_read(
     try:
         return load(name_or_path, action_limit=limit, **options), ()
     except DataError as refusal:
-        if limit is None:
+        if limit is None or "act" not in refusal.key:  # the limit is one of actions
             return read_lenient(path), (str(refusal),)
         dataset, worse = _as_far_as_read(name_or_path, path, None, options)
         return dataset, worse or (str(refusal),)
