@@ -154,6 +154,7 @@ def table_of(
         against = "" if other is None else _against(other, number, ends[0])
         more: Any = {"wrong": wrong, "no_value": first.why[number], "fqe_low": against}
         verdict, why = verdict_of(row, check, above, **more)
+        why += "" if other is None or not other.why[number] else f"; no fqe: {other.why[number]}"
         table.append(row._replace(verdict=verdict, why=why + _silent(row, weighed)))
     return table, check, (below, first.own, above)
 

@@ -108,6 +108,7 @@ def test_fitted_q_evaluation_agrees(found: Choice) -> None:
     up, same = found.table[:2]
     assert up.fqe - same.fqe == pytest.approx(0.5 * (1 / 0.1 - 1 / (1 - 0.72)), rel=0.15)
     assert np.isnan(found.table[3].fqe)
+    assert found.table[3].why.endswith("no fqe: critics diverged (not finite)")
 
 
 def test_models_are_fitted_once_and_a_second_call_gives_the_same_bits(
