@@ -82,7 +82,8 @@ def test_times_are_those_of_waves_that_turn_apart() -> None:
     steps = np.arange(1, 31)
     np.testing.assert_allclose(cast_.agreement[3], np.cos(0.1 * steps), atol=1e-4)
     assert cast_.lines(0.2)[0] == "trajectory 0: followed until 12 (with 80%: until 12)"
-    assert len(Trusted(*(np.zeros(30),) * 3, None).lines(0.1)) == 21
+    zeros = np.zeros(30)
+    assert len(Trusted(zeros, zeros, zeros, None).lines(0.1)) == 21
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_times_are_those_of_waves_that_turn_apart() -> None:
         ({"speed": 3.0}, "speed: found 3 to 3, expected 1 to 2"),
     ],
 )
-def test_what_leaves_the_calibrations_range_is_named(other: dict[str, float], match: str) -> None:
+def test_what_leaves_the_calibrations_range_is_named(other: dict[str, Any], match: str) -> None:
     own, speeds = of([0.05, 0.15]), {"speed": np.linspace(1, 2, COUNT)}
     found = calibrated(own, waves()._replace(parameters=speeds), miss=0.2)
     inside = waves()._replace(parameters={"speed": np.full(COUNT, 1.5)})
@@ -155,6 +156,7 @@ def test_the_command_prints_writes_and_draws(
     assert "calibrated on 12 trajectories of 23 steps" in printed
     assert "trajectory 2: followed until" in printed and "(with 80%: until" in printed
     assert Path("a-trust.png").stat().st_size and Path("a.png").stat().st_size
+    file: Any
     with h5py.File("rolled.h5") as file:
         assert file["forecast/agreement"].shape == (3, 9)
         assert file["forecast/promised_time"].shape == file["forecast/valid_time"].shape == (3,)
