@@ -233,8 +233,8 @@ def draw_training(
         curves(right, cells, "estimated_value", colours=COLOURS)
         steps, earned = cell.curve("discounted_return")
         lone = "x" if len(steps) == 1 else ""  # a line of one point is not to be seen
-        shown = {"color": colour(method), "linestyle": ":", "marker": lone}
-        right.plot(steps, np.median(earned, 0), **shown)
+        middle, shade = np.median(earned, 0), colour(method)
+        right.plot(steps, middle, color=shade, linestyle=":", marker=lone)
         level(left, behaviour(setting).mean(), "behaviour", **_BEHAVIOUR)
         level(right, behaviour(setting, discount).mean(), **_BEHAVIOUR)
         right.plot([], [], color="black", linestyle=":", label="true value of the same policy")

@@ -80,15 +80,15 @@ def _gymnasium(policy: Policy, env: Environment, seed: int) -> Iterator[tuple[np
     """Frames and rewards of one episode, played in Gymnasium itself."""
     import gymnasium
 
-    name, settings = _id(env), {"max_episode_steps": env.max_episode_steps}
+    name, limit = _id(env), env.max_episode_steps
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of versions
             if name:
                 mode: Any = {"render_mode": "rgb_array", "disable_env_checker": True}
-                made: Any = gymnasium.make(name, **mode, **settings)
+                made: Any = gymnasium.make(name, limit, **mode)
             else:
-                made = gymnasium.wrappers.TimeLimit(_drawn(env), **settings)
+                made = gymnasium.wrappers.TimeLimit(_drawn(env), limit)
         observation, _ = made.reset(seed=seed)
         frame: Any = made.render()
     except ConfigError:

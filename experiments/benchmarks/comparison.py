@@ -158,7 +158,7 @@ def train_ours(
     keys = tuple(jax.random.fold_in(jax.random.key(config.seed), i) for i in (1, 2))
     iterations = config.updates // config.per_iteration
     agent, sizes = our_agent(name, config), (env.observation_size, env.action_size)
-    steps = {"per_iteration": config.per_iteration, "steps": config.updates}
+    steps: Any = {"per_iteration": config.per_iteration, "steps": config.updates}
     learner = make_model_free(agent, *sizes, batch_size=config.batch, **steps)
     trained = train_learner(
         learner,

@@ -84,7 +84,8 @@ def on_disk(config: Config, folder: Path, run: Run) -> None:
 
 def many_seeds(config: Config, folder: Path, run: Run) -> None:
     """RAVL, ten critics each."""
-    train(DATASET, model_based("ravl", config), **LOOKS | {"seeds": config.seeds}, context=run)
+    looks: Any = LOOKS | {"seeds": config.seeds}
+    train(DATASET, model_based("ravl", config), **looks, context=run)
 
 
 def many_members(config: Config, folder: Path, run: Run) -> None:

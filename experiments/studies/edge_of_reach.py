@@ -25,7 +25,7 @@ from jaxrl_rollouts.offline.environments.mujoco import ENDLESS
 from jaxrl_rollouts.offline.job import train_method
 from jaxrl_rollouts.offline.method import Job
 from jaxrl_rollouts.offline.methods.base import Base
-from jaxrl_rollouts.offline.recipes import recipe
+from jaxrl_rollouts.offline.recipes import Preset, recipe
 from jaxrl_rollouts.offline.result import TrainResult
 from jaxrl_rollouts.offline.task import Task, behaviour
 from jaxrl_rollouts.offline.worlds.dynamics import true_dynamics
@@ -37,7 +37,7 @@ from ..catalogue import LISTINGS
 LAST = 5  # evaluations whose mean counts
 
 
-def settings(preset: str, **changes: Any) -> Base:
+def settings(preset: Preset, **changes: Any) -> Base:
     """MBPO's settings of a preset."""
     found = recipe("base", preset, **changes)
     assert isinstance(found, Base)

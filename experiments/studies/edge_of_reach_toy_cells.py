@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -64,11 +64,11 @@ class Config(edge_of_reach.PlaneBudget):
         """Every method that is trained, by what it is called."""
         names = ("agent", "rollouts", "batch_size")
         base = Base(real_ratio=0.0, **{name: getattr(self, name) for name in names})
-        same = {f.name: getattr(base, f.name) for f in fields(base)}
+        same: dict[str, Any] = {f.name: getattr(base, f.name) for f in fields(base)}
         ravl = {}
         for n, eta in self.ravl:
-            agent = replace(self.agent, num_critics=n, eta=eta)
-            ravl[f"ravl {n}, {eta:g}"] = Ravl(**same | {"agent": agent})
+            same["agent"] = replace(self.agent, num_critics=n, eta=eta)
+            ravl[f"ravl {n}, {eta:g}"] = Ravl(**same)
         return {BASE: base, PATCHED: base, **ravl}
 
 

@@ -86,11 +86,12 @@ class DialConfig:
         same: dict[str, Any] = {name: getattr(self, name) for name in names}
         # One agent for all: MOBILE's penalty is zero where the model is true, and it is base there.
         mobile = {"penalty": self.mobile_penalty, "num_samples": self.mobile_samples}
+        ravl: Any = same | {"agent": replace(self.agent, num_critics=10, eta=1.0)}
         return {
             "base": Base(**same),
             **{f"mopo {x:g}": Mopo(**same, penalty=x) for x in self.mopo_penalties},
             "mobile": Mobile(**same, **mobile, sample_noise="common"),
-            "ravl": Ravl(**same | {"agent": replace(self.agent, num_critics=10, eta=1.0)}),
+            "ravl": Ravl(**ravl),
         }
 
 

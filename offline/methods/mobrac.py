@@ -52,9 +52,10 @@ class Mobrac(Mopo):
     def learn(self, state: Learning, given: Given, **moves: bool) -> Learned:
         """ReBRAC's step; on imagined rows the policy's own action is the one that follows."""
         if hasattr(given.real, "next_actions"):
-            rows, act = given.imagined, given.agent.greedy
-            own, _ = act(state.agent.actor, given.key, rows.next_observations, ())
-            known = jnp.ones(len(own), bool)
-            rows = NextActionTransitions(*rows, jax.lax.stop_gradient(own), known)
+            after = given.imagined.next_observations
+            own, _ = given.agent.greedy(state.agent.actor, given.key, after, ())
+            more: Any = {"next_actions": jax.lax.stop_gradient(own)}
+            more["next_known"] = jnp.ones(len(own), bool)
+            rows = NextActionTransitions(**given.imagined._asdict(), **more)
             given = given._replace(imagined=rows)
         return super().learn(state, given, **moves)

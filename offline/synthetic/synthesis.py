@@ -67,8 +67,8 @@ def fit_windows(
     windows = cut_windows(rows, method.length, method.stride, source=source)
     layout = fit_window_layout(windows)
     denoiser = make_denoiser(make_temporal_unet(method.unet, layout.length, layout.channels))
-    rows, run = layout.pack(windows), {"stage": stage, "context": context}
-    trained = train_denoiser(denoiser, method.training, rows, key[None], **run)
+    packed, run = layout.pack(windows), {"stage": stage, "context": context}
+    trained = train_denoiser(denoiser, method.training, packed, key[None], **run)
     return WindowModel(denoiser, unstack(trained.state.average)[0], layout)
 
 
