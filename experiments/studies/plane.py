@@ -90,7 +90,8 @@ def optimal_value(
         A `ValueGrid`; can be called under jit.
     """
     axis = jnp.linspace(-half_width, half_width, 2 * half_width * per_unit + 1)
-    rewards = reward(None, None, jnp.stack(jnp.meshgrid(axis, axis, indexing="ij"), -1))
+    grid = jnp.stack(jnp.meshgrid(axis, axis, indexing="ij"), -1)
+    rewards = reward(grid, grid, grid)
     window = 2 * per_unit + 1
 
     def backup(_: int, values: jax.Array) -> jax.Array:
