@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .behaviours.made import load_dataset as load
     from .choosing.choose import ChooseConfig as ChooseConfig
     from .choosing.choose import choose as choose
+    from .choosing.fqe import fqe as fqe
     from .collect import random_policy as random_policy
     from .data import episode_returns as episode_returns
     from .data import from_arrays as from_arrays
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from .environments import make as make
     from .environments import register_environment as register_environment
     from .fitted_q import FqeConfig as FqeConfig
-    from .fitted_q import fqe as fqe
     from .job import train as train
     from .method import Method as Method
     from .methods import METHODS as METHODS

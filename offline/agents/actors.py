@@ -24,6 +24,11 @@ LOG_STD_RANGE = (-5.0, 2.0)
 INSIDE = 0.999  # where logged actions at a bound are taken to lie: the tanh never reaches it
 
 
+def inputs(*sizes: int) -> tuple[jax.ShapeDtypeStruct, ...]:
+    """One row of a network's inputs, of observations and actions say."""
+    return tuple(jax.ShapeDtypeStruct((1, size), jnp.float32) for size in sizes)
+
+
 @dataclass(frozen=True)
 class ActorConfig:
     """Which policy; its networks are as wide as the agent's. See `flow_actor` for the flows.

@@ -27,7 +27,7 @@ from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
 from ..method import Agent, Scaled, bound
-from .critics import inputs
+from .actors import inputs
 from .flow_actor import field, follow, make_field
 from .model_free import ModelFree
 from .td3 import action, gaussian, greedy

@@ -41,11 +41,6 @@ class ValueConfig:
     critic_lr: float = step_size(3e-4)
 
 
-def inputs(*sizes: int) -> tuple[jax.ShapeDtypeStruct, ...]:
-    """One row of a network's inputs, of observations and actions say."""
-    return tuple(jax.ShapeDtypeStruct((1, size), jnp.float32) for size in sizes)
-
-
 def q(nets: Any, critic: Scaled, observations: jax.Array, actions: jax.Array) -> jax.Array:
     """Every critic's value, `[N, B]`; `nets.critics` is their ensemble."""
     seen = critic.scaler.normalise(observations)

@@ -26,8 +26,7 @@ from jaxrl_rollouts import draws
 from jaxrl_rollouts.networks import MLP, Network, from_linen, uniform
 from jaxrl_rollouts.trees import PyTree
 
-from .actors import LOG_STD_RANGE, Actor, ActorConfig
-from .critics import inputs
+from .actors import LOG_STD_RANGE, Actor, ActorConfig, inputs
 
 OPEN = 5.0  # bias of the gate at the start: almost open
 WAVES = 4  # of the time

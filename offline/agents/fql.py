@@ -26,7 +26,8 @@ from jaxrl_rollouts.trees import PyTree
 
 from ..method import Agent, Scaled, bound
 from . import bc
-from .critics import ValueConfig, bootstrapped, critic_step, inputs, q
+from .actors import inputs
+from .critics import ValueConfig, bootstrapped, critic_step, q
 from .flow_actor import make_field
 from .model_free import ModelFree
 

@@ -25,7 +25,8 @@ from jaxrl_rollouts.trees import PyTree
 
 from ..method import Agent, Scaled, bound
 from . import bc
-from .critics import critic_step, inputs, q
+from .actors import inputs
+from .critics import critic_step, q
 from .flow_actor import make_field
 from .fql import ClonedFlowConfig
 from .iql import bellman_target, value_loss

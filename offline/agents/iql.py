@@ -26,7 +26,8 @@ from jaxrl_rollouts.trees import PyTree
 
 from ..data.transitions import RewardView
 from ..method import Agent, Scaled, bound
-from .critics import ValueConfig, bootstrapped, critic_step, inputs, q
+from .actors import inputs
+from .critics import ValueConfig, bootstrapped, critic_step, q
 from .model_free import ModelFree
 
 LOG_STD_RANGE = (-5.0, 2.0)

@@ -44,7 +44,7 @@ from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions
 from ..method import Agent, bound
-from .critics import inputs
+from .actors import inputs
 from .iql import expectile_loss
 from .model_free import ModelFree
 from .plan_rows import PlanRows, plan_rows

@@ -20,9 +20,8 @@ from jaxrl_rollouts.networks import MLP, Network, from_linen, uniform
 from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions
-from .actors import INSIDE, Actor, ActorConfig, gaussian_actor
+from .actors import INSIDE, Actor, ActorConfig, gaussian_actor, inputs
 from .actors import log_prob as log_density
-from .critics import inputs
 from .flow_actor import make_flow_actor
 
 BACKUP_ACTIONS = 10  # drawn next actions of `max_q_backup`

@@ -19,7 +19,8 @@ from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
 from ..method import Agent, Scaled, bound
-from .critics import ValueConfig, bootstrapped, critic_step, inputs, q
+from .actors import inputs
+from .critics import ValueConfig, bootstrapped, critic_step, q
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from jaxrl_rollouts.trees import PyTree
 
 from ..method import Agent, Scaled, bound
 from . import td3
-from .critics import inputs
+from .actors import inputs
 from .iql import imitation_weight, state_value, value_loss
 from .model_free import ModelFree
 from .rebrac import RebracConfig, make_rebrac

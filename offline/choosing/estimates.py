@@ -16,7 +16,8 @@ from jaxrl_rollouts.errors import DataError, DivergenceError
 from jaxrl_rollouts.record.context import RunContext
 
 from ..data import Dataset, episode_returns, episodes
-from ..fitted_q import Evaluated, FqeConfig, evaluated
+from ..fitted_q import FqeConfig
+from .fqe import Evaluated, evaluated
 from .models import Models, halves, rows_of
 from .played import Played, play_all, steps_of
 from .policies import Entry

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..data import episodes
-from ..fitted_q import Evaluated
 from .estimates import Critics, Log
+from .fqe import Evaluated
 from .policies import Entry
 
 CLIP = (-6.0, 2.0)  # of the logarithm of a product of ratios

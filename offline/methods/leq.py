@@ -33,7 +33,8 @@ from jaxrl_rollouts.rollouts import Members, rollout
 from jaxrl_rollouts.trees import PyTree
 
 from ..agents import AGENTS
-from ..agents.critics import bootstrapped, inputs
+from ..agents.actors import inputs
+from ..agents.critics import bootstrapped
 from ..agents.iql import expectile_loss
 from ..agents.td3 import Td3Config, Td3Nets, make_td3, td3_of
 from ..data import Transitions

@@ -15,8 +15,7 @@ from jaxrl_rollouts.ensemble import ensemble
 from jaxrl_rollouts.networks import MLP, from_linen, uniform
 from jaxrl_rollouts.trees import PyTree
 
-from ..agents.actors import LOG_STD_RANGE
-from ..agents.critics import inputs
+from ..agents.actors import LOG_STD_RANGE, inputs
 from .memory import MemoryConfig, Parts, make_memory
 
 

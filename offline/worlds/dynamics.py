@@ -115,7 +115,10 @@ def _transition(
     """Rewards `[B]`, next observations `[B, S]` and ends `[B]` of sampled changes `[B, S + 1]`."""
     following = observations + sample[..., :-1]
     rewards = reward(observations, actions, following) if reward else sample[..., -1]
-    return rewards, following, ended(termination, world.ending, observations, actions, following)
+    step = (observations, actions, following)
+    learned = isinstance(termination, TerminationConfig)
+    over = ended(termination, world.ending, *step) if learned else termination(*step)
+    return rewards, following, over
 
 
 @functools.lru_cache(maxsize=64)

@@ -11,8 +11,9 @@ import pytest
 from jaxrl_rollouts import offline
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.bc import Bc
+from jaxrl_rollouts.offline.choosing.fqe import fqe
 from jaxrl_rollouts.offline.data import Dataset
-from jaxrl_rollouts.offline.fitted_q import FqeConfig, fqe
+from jaxrl_rollouts.offline.fitted_q import FqeConfig
 from jaxrl_rollouts.offline.result import TrainResult
 
 QUICK = FqeConfig(members=3, hidden=(16,), steps=2000, lr=5e-3, tau=0.05, discount=0.9)
