@@ -103,7 +103,7 @@ def built(config: PlannerConfig, updates: int = 20) -> Any:
 def learned(config: Any, data: Transitions, iterations: int = 1) -> Any:
     """Two seeds' states."""
     learner, keys = built(config, 100), jax.random.split(KEY, 2)
-    rows = to_device(config.rows(data))
+    rows = to_device(config.rows(data) if isinstance(config, PlannerConfig) else data)
     done = train(learner.update, learner.init, keys, rows, iterations=iterations, stage="probe")
     return done.state.agent
 

@@ -186,7 +186,7 @@ def pendulum() -> Dataset:
 def test_sets_are_relabelled_in_one_call() -> None:
     networks = RelabelConfig(networks=replace(NETWORKS, max_epochs=1))
     synther = replace(recipe("synther", "smoke"), relabel=networks)
-    plain = synthesise(pendulum(), synther, 50)
+    plain = synthesise(pendulum(), replace(synther, relabel=None), 50)
     made = synthesise(pendulum(), synther, 50, relabel="ensemble")
     assert made.name == "pendulum-mixed-synther-ensemble" and len(made) == 50
     assert made.attributes["relabelled"] == "ensemble" and "relabelled" not in plain.attributes
