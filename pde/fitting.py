@@ -9,7 +9,7 @@ fitted.save("emulator")
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,13 +31,12 @@ from jaxrl_rollouts.trees import PyTree
 from .adapters import NetworkLike, network_like
 from .constant import changing, check_changing
 from .emulator import Objective
-from .equations import EQUATIONS
 from .fieldset import FieldSet, to_units
 from .registries import OBJECTIVES
 from .step_sizes import strided
 from .streaming import windows_feed
 from .trained import Range, TrainedEmulator
-from .training import Training, make_training
+from .training import Training, make_training, training_of
 from .training_fields import FieldsLike, fieldset_of, hold_fields, parted
 from .units import (
     channel_units,
@@ -181,36 +180,26 @@ def fit(
     config, net = objective_of(objective), network_like(network)
     data_set = fieldset_of(fields)
     check_changing(data_set)
-    for name, count in {"history": history, "stride": stride, "seeds": seeds}.items():
-        if count < 1:
-            raise ConfigError(name, count, "at least 1")
+    _check_counts(history=history, stride=stride, seeds=seeds)
     single = data_set
     if strides:
-        if stride != 1 or strides[0] != 1:
-            raise ConfigError("strides", list(strides), "1 first, and stride=1")
+        _check_strides(strides, stride)
         data_set = strided(data_set, strides)
         validation = validation and strided(validation, strides)
     data_set, u = parted(data_set, stream)
     hold_fields(data_set, u, stage, context)
     own = untrained(config, net, data_set, u, conditions, history, stride)
     if strides:
-        if "dt" not in own.conditions:
-            raise ConfigError("conditions", list(own.conditions), "dt among them, with strides")
-        facts = {**own.facts, "strides": list(strides)}
-        own = replace(own, facts=facts, dt=_mean_dt(single, stride))
+        own = _striding(own, strides, _mean_dt(single, stride))
     needed = (own.emulator.frames - 1) * stride + 1
     if u.shape[1] < needed:
-        raise DataError(
-            data_set.path, "frames", u.shape[1], f"at least {needed}, a training window"
-        )
+        expected = f"at least {needed}, a training window"
+        raise DataError(data_set.path, "frames", u.shape[1], expected)
     often = evaluations if validation is not None else 1
     training = training_of(training, steps, stride, data_set, often)
-    functions = make_training(own.emulator, training)
-    data = _data(data_set, u, own, training)
-    keys: Any = jax.random.split(jax.random.key(key) if isinstance(key, int) else key, seeds)
-    begin: Callable[..., AveragedState] = functions.init
-    if start is not None:
-        begin, keys = _from_params(functions.init), (keys, start)
+    functions, data = make_training(own.emulator, training), _data(data_set, u, own, training)
+    key = jax.random.key(key) if isinstance(key, int) else key
+    begin, keys = _beginning(functions.init, jax.random.split(key, seeds), start)
     validated = Validation.of(own, validation) if validation is not None else None
     trained = train(
         functions.update,
@@ -276,6 +265,31 @@ def _ends(values: np.ndarray) -> Range:
     return float(values.min()), float(values.max())
 
 
+def _check_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise ConfigError(name, count, "at least 1")
+
+
+def _check_strides(strides: Sequence[int], stride: int) -> None:
+    if stride != 1 or strides[0] != 1:
+        raise ConfigError("strides", list(strides), "1 first, and stride=1")
+
+
+def _striding(own: TrainedEmulator, strides: Sequence[int], dt: float | None) -> TrainedEmulator:
+    """The emulator with the strides that it sees as conditions; `dt` is that of a single frame."""
+    if "dt" not in own.conditions:
+        raise ConfigError("conditions", list(own.conditions), "dt among them, with strides")
+    return replace(own, facts={**own.facts, "strides": list(strides)}, dt=dt)
+
+
+def _beginning(
+    init: Callable[..., AveragedState], keys: jax.Array, start: PyTree | None
+) -> tuple[Callable[..., AveragedState], Any]:
+    """`init` of `loop.train` and its first argument: keys, with parameters where some are given."""
+    return (init, keys) if start is None else (_from_params(init), (keys, start))
+
+
 @functools.lru_cache(maxsize=8)
 def _from_params(init: Callable[..., AveragedState]) -> Callable[..., AveragedState]:
     def begin(given: tuple[jax.Array, PyTree], data: PyTree) -> AveragedState:
@@ -295,48 +309,6 @@ def objective_of(given: str | Objective) -> Objective:
         expected = f"a name or settings of {', '.join(OBJECTIVES)}"
         raise ConfigError("objective", found, expected, hint)
     return given
-
-
-def training_of(
-    training: Training | None,
-    steps: int | None,
-    stride: int,
-    fields: FieldSet,
-    evaluations: int = 1,
-) -> Training:
-    """The training's settings, for so many steps, moving windows along circles only."""
-    training = training or Training()
-    if steps is not None and steps >= 1:
-        warmup = min(training.warmup, steps // 10)
-        training = replace(training, steps=steps, warmup=warmup, per_iteration=1)
-    elif steps is not None:
-        raise ConfigError("steps", steps, "at least 1")
-    if steps is not None or training.steps // training.per_iteration < evaluations:
-        # Records come between iterations only: as many steps in each as evaluations leave.
-        most = min(100, max(1, training.steps // evaluations))
-        per = max(n for n in range(1, most + 1) if training.steps % n == 0)
-        training = replace(training, per_iteration=per)
-    circles = training.shift_axes
-    if circles is None:
-        forced = EQUATIONS[fields.equation].forced if fields.equation else ()
-        kinds = enumerate(fields.boundaries)
-        circles = tuple(axis for axis, kind in kinds if kind == "periodic" and axis not in forced)
-    _check_circles(circles, fields)
-    shift = training.random_shift and bool(circles)
-    return replace(training, stride=stride, random_shift=shift, shift_axes=circles or None)
-
-
-def _check_circles(axes: tuple[int, ...], fields: FieldSet) -> None:
-    """`ConfigError` where windows cannot be moved along one of the axes: a wall, or no axis."""
-    count = len(fields.shape[3:])
-    for axis in axes:
-        if not 0 <= axis < count:
-            known = "0" if count == 1 else f"0 to {count - 1}"
-            raise ConfigError("shift_axes", list(axes), f"axes of space: {known}")
-        kind = fields.boundaries[axis] if fields.boundaries else ""
-        if kind not in ("", "periodic"):
-            expected = f"periodic axes; {fields.path.name} has axis {axis}: {kind}"
-            raise ConfigError("shift_axes", list(axes), expected)
 
 
 def _mean_dt(fields: FieldSet, stride: int) -> float | None:

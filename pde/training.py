@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,8 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.trees import PyTree
 
 from .emulator import Emulator
-from .fieldset import Fields, sample_windows
+from .equations import EQUATIONS
+from .fieldset import Fields, FieldSet, sample_windows
 
 
 @dataclass(frozen=True)
@@ -97,3 +98,45 @@ def make_training(emulator: Emulator, config: Training) -> AveragedTraining:
         return losses.mean(), jax.tree.map(lambda x: x.mean(), metrics)
 
     return make_averaged(config, optax.adam(rate), weight, emulator.init, draw, batch_loss)
+
+
+def training_of(
+    training: Training | None,
+    steps: int | None,
+    stride: int,
+    fields: FieldSet,
+    evaluations: int = 1,
+) -> Training:
+    """The training's settings, for so many steps, moving windows along circles only."""
+    training = training or Training()
+    if steps is not None and steps >= 1:
+        warmup = min(training.warmup, steps // 10)
+        training = replace(training, steps=steps, warmup=warmup, per_iteration=1)
+    elif steps is not None:
+        raise ConfigError("steps", steps, "at least 1")
+    if steps is not None or training.steps // training.per_iteration < evaluations:
+        # Records come between iterations only: as many steps in each as evaluations leave.
+        most = min(100, max(1, training.steps // evaluations))
+        per = max(n for n in range(1, most + 1) if training.steps % n == 0)
+        training = replace(training, per_iteration=per)
+    circles = training.shift_axes
+    if circles is None:
+        forced = EQUATIONS[fields.equation].forced if fields.equation else ()
+        kinds = enumerate(fields.boundaries)
+        circles = tuple(axis for axis, kind in kinds if kind == "periodic" and axis not in forced)
+    _check_circles(circles, fields)
+    shift = training.random_shift and bool(circles)
+    return replace(training, stride=stride, random_shift=shift, shift_axes=circles or None)
+
+
+def _check_circles(axes: tuple[int, ...], fields: FieldSet) -> None:
+    """`ConfigError` where windows cannot be moved along one of the axes: a wall, or no axis."""
+    count = len(fields.shape[3:])
+    for axis in axes:
+        if not 0 <= axis < count:
+            known = "0" if count == 1 else f"0 to {count - 1}"
+            raise ConfigError("shift_axes", list(axes), f"axes of space: {known}")
+        kind = fields.boundaries[axis] if fields.boundaries else ""
+        if kind not in ("", "periodic"):
+            expected = f"periodic axes; {fields.path.name} has axis {axis}: {kind}"
+            raise ConfigError("shift_axes", list(axes), expected)

@@ -171,8 +171,8 @@ class OneStepObjective(StepObjective):
         check_scale(scale)
         if self.frequency_weight:
             check_circles("frequency_weight", self.frequency_weight, net)
-        more = {"frequency_weight": self.frequency_weight, "input_noise": self.input_noise}
-        return OneStep(net, scale, self.loss, **more)
+        weights = self.frequency_weight, self.input_noise
+        return OneStep(net, scale, self.loss, squared_error, *weights)
 
 
 def check_circles(setting: str, value: Any, net: FieldNetwork) -> None:

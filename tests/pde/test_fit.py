@@ -15,10 +15,10 @@ from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.pde.emulator import FieldShape
 from jaxrl_rollouts.pde.files import from_arrays, read
-from jaxrl_rollouts.pde.fitting import Fitted, fit, training_of
+from jaxrl_rollouts.pde.fitting import Fitted, fit
 from jaxrl_rollouts.pde.operators import Resnet, Unet
 from jaxrl_rollouts.pde.saved import load_emulator
-from jaxrl_rollouts.pde.training import Training
+from jaxrl_rollouts.pde.training import Training, training_of
 from jaxrl_rollouts.pde.training_fields import hold_fields
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
