@@ -13,11 +13,14 @@ import math
 import numbers
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
 
 from .errors import ConfigError
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _RANGE, _COEFFICIENT, REGISTRY, FLAT = "range", "coefficient", "registry", "flat"  # of metadata
 WHOLE = 2**31  # whole numbers are below: sizes are counted in 32 bits
@@ -244,3 +247,22 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
 def joined(path: str, name: str) -> str:
     """The dotted name of a setting below `path`."""
     return f"{path}.{name}" if path else name
+
+
+def renamed(**names: str) -> Callable[[F], F]:
+    """Let a function take keywords under the names they had, `old="new"`, with a warning."""
+
+    def wrap(function: F) -> F:
+        @functools.wraps(function)
+        def call(*given: Any, **options: Any) -> Any:
+            for old, new in names.items():
+                if old in options:
+                    what = f"{function.__name__}: {old} is now called {new}"
+                    warnings.warn(what, FutureWarning, stacklevel=2)
+                    options[new] = options.pop(old)
+            return function(*given, **options)
+
+        made: Any = call
+        return made
+
+    return wrap

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
+from jaxrl_rollouts.configs import renamed
 from jaxrl_rollouts.descent import AveragedState
 from jaxrl_rollouts.devices import BATCH
 from jaxrl_rollouts.errors import ConfigError, DataError
@@ -114,6 +115,7 @@ class Fitted(NamedTuple):
         return self.emulator.save(folder)
 
 
+@renamed(updates="steps")
 def fit(
     objective: str | Objective,
     fields: FieldsLike,

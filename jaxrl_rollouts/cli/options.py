@@ -31,6 +31,7 @@ from .shown import (
 )
 
 PROG = "jaxrl-rollouts"
+RENAMED = {"--updates": "--steps"}  # options by the names they had
 # Options that change no number, and how many values each has.
 WITHOUT_EFFECT = {"--progress": 0, "--no-progress": 0, "--out": 1, "--publish": 1, "--logger": 1}
 WITHOUT_EFFECT |= {"--trust": sys.maxsize}
@@ -75,6 +76,7 @@ def check_choices(listing: Listing, arguments: Sequence[str]) -> dict[str, str]:
 def parse_run(experiment: Experiment, arguments: Sequence[str]) -> tuple[RunOptions, Any, str]:
     """Options, configuration, and the command line that gives the same numbers."""
     prog = f"{PROG} run {experiment.name}"
+    arguments = [_current(argument) for argument in arguments]
     chosen = check_choices(experiment, arguments)
     file, made_from, data = parsing.value_of(arguments, "--config"), None, None
     if file is not None:
@@ -114,6 +116,15 @@ def parse_run(experiment: Experiment, arguments: Sequence[str]) -> tuple[RunOpti
             begun = start_of(experiment, preset, config)
             given = ["--preset", preset, *as_options(config, begun, start)]
     return parsed.options, config, remaking_command(experiment.name, given)
+
+
+def _current(argument: str) -> str:
+    """An argument with the name that its option has now."""
+    name, equals, value = argument.partition("=")
+    if name not in RENAMED:
+        return argument
+    print(f"note: {name} is now called {RENAMED[name]}", file=sys.stderr)
+    return f"{RENAMED[name]}{equals}{value}"
 
 
 def _check_code(data: Any, file: str, arguments: Sequence[str]) -> None:

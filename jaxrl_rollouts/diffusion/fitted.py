@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..configs import check
+from ..configs import check, renamed
 from ..errors import ConfigError, DataError
 from ..loop import Trained
 from ..networks import Network
@@ -192,6 +192,7 @@ def _checked(rows: ArrayLike) -> np.ndarray:
     return data
 
 
+@renamed(updates="steps")
 def fit(
     rows: ArrayLike,
     network: TemporalUnetConfig | ResidualMlpConfig | None = None,

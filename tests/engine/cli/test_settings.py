@@ -14,7 +14,7 @@ from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.cli.files import nested, read_settings
 from jaxrl_rollouts.cli.options import parse_run
 from jaxrl_rollouts.cli.shown import descriptions
-from jaxrl_rollouts.configs import settings
+from jaxrl_rollouts.configs import renamed, settings
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.plugins import load_experiment
 
@@ -160,3 +160,19 @@ def test_dotted_keys_join_their_group() -> None:
 def test_an_empty_preset_is_none_of_them(plugin: Path) -> None:
     with pytest.raises(ConfigError, match="preset: found '', expected one of"):
         parse("--preset=")
+
+
+def test_an_option_is_taken_under_the_name_it_had(capsys: pytest.CaptureFixture[str]) -> None:
+    _, config, command = parse_run(load_experiment("offline"), ["--method", "bc", "--updates=30"])
+    assert config.method.steps == 30 and "--steps=30" in command
+    assert capsys.readouterr().err == "note: --updates is now called --steps\n"
+
+
+def test_a_keyword_is_taken_under_the_name_it_had() -> None:
+    @renamed(updates="steps")
+    def fit(rows: int, *, steps: int = 1) -> tuple[int, int]:
+        return rows, steps
+
+    with pytest.warns(FutureWarning, match="fit: updates is now called steps"):
+        assert fit(2, updates=3) == (2, 3)
+    assert fit(2, steps=3) == (2, 3)
