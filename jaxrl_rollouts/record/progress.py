@@ -103,7 +103,8 @@ class Progress:
 
 def interactive() -> bool:
     """Whether somebody looks on: a terminal or a notebook."""
-    return sys.stderr.isatty() or "ipykernel" in sys.modules
+    ipython = sys.modules.get("IPython")
+    return sys.stderr.isatty() or (ipython is not None and ipython.get_ipython() is not None)
 
 
 def brief(metrics: Mapping[str, Any], limit: int = 4) -> str:

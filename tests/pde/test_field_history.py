@@ -87,8 +87,6 @@ def test_a_refiner_with_history_refines_the_newest_frame() -> None:
     np.testing.assert_array_equal(after[: 2 * C], field[C:])
     left = (after[2 * C :] - w[H]) / 0.3
     assert 0.01 < float(left.std()) < 0.3  # the coarse noise of 0.1 that nobody took away
-    with pytest.raises(ConfigError, match="history"):
-        config.make(FieldNetwork(net.init, apply, 1), 0.3, after=emulator)
 
 
 @pytest.mark.parametrize(
