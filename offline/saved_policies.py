@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.config_json import from_json, to_json
+from jaxrl_rollouts.config_json import earlier_version, from_json, to_json
 from jaxrl_rollouts.errors import CheckpointError, ConfigError
 from jaxrl_rollouts.record.saved import (
     find_folder,
@@ -196,7 +196,8 @@ def read_policy(path: str | Path, *, best: bool = False) -> SavedPolicy:
         raise CheckpointError(f"{file}: columns: found {named!r}, expected a list of names")
     for name in ("action_low", "action_high"):
         check_bound(file, name, facts.get(name), facts["action_size"])
-    config: Any = from_json(_settings_of(kind), facts.get("agent"), str(file))
+    with earlier_version("train the policy again"):
+        config: Any = from_json(_settings_of(kind), facts.get("agent"), str(file))
     with reading(file, "a policy"):
         agent = _agent(config, *(facts[name] for name in _SIZES))
     seen, acts = (facts[name] for name in _SIZES)

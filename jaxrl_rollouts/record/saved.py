@@ -49,7 +49,8 @@ def read_facts(
     if not isinstance(facts, dict) or facts.get("format") not in versions:
         found = facts.get("format") if isinstance(facts, dict) else type(facts).__name__
         expected = " or ".join(map(str, versions))
-        raise CheckpointError(f"{path}: format: found {found!r}, expected {expected}")
+        hint = "it was written by another version of jaxrl-rollouts: train again, or use that one"
+        raise CheckpointError(f"{path}: format: found {found!r}, expected {expected}; {hint}")
     for name in ("seeds", *sizes):
         size = facts.get(name)
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
