@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import zipfile
 from collections.abc import Iterator
 from functools import partial
@@ -11,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from . import attacks, changes
-from .attacks import CORRECT, NAMED, TRACEBACK, WRONG, Areas, Attack
+from .attacks import CORRECT, NAMED, TRACEBACK, WRONG, Areas, Attack, some
 from .tally import Tally
 
 DAMAGED, CONTENT = 150, 91
@@ -94,7 +96,68 @@ def contents(share: float, seed: int) -> list[Attack]:
     return [Attack(f"{i} of seed {seed}", partial(content, (seed, i))) for i in range(count)]
 
 
-AREAS: Areas = {"damaged on disk": damaged, "other content, good checksums": contents}
+# Code outside of a program: Python's callbacks and others, with what they are given.
+CALLS = tuple(
+    (name, given)
+    for name in (
+        "xla_ffi_python_cpu_callback",
+        "xla_ffi_partitioned_python_cpu_callback",
+        "xla_buffer_python_cpu_callback",
+        "lapack_sgetrf_ffi",
+        "my_own_kernel",
+    )
+    for given in ({"index": 12345}, {})
+)
+
+
+def calling(name: str, given: dict[str, int], folder: Path) -> str:
+    """A policy whose program calls something outside of itself."""
+    import jax
+
+    def act(observation: Any, reward: Any, fresh: Any, last: Any) -> Any:
+        values = {key: np.uint64(value) for key, value in given.items()}
+        return jax.ffi.ffi_call(name, last)(last, **values), last
+
+    facts = {"format": 1, "observation_size": 3, "action_size": 1, "remembers": False, "memory": []}
+    shapes = [((1, 3), "float32"), ((1,), "float32"), ((1,), "bool"), ((1, 1), "float32")]
+    inputs = [jax.ShapeDtypeStruct(*each) for each in shapes]
+    allowed = [jax.export.DisabledSafetyCheck.custom_call(name)]
+    program = jax.export.export(jax.jit(act), disabled_checks=allowed)(*inputs)
+    exported_file(folder)
+    file = zipped(folder, json.dumps(facts).encode(), bytes(program.serialize()))
+    return loaded(file, exact=True)
+
+
+def shaped(what: str, folder: Path) -> str:
+    """What is no file, or expands beyond all measure."""
+    good = exported_file(folder)
+    if what == "pipe":
+        os.mkfifo(folder / "bad.stablehlo")
+    elif what == "folder":
+        (folder / "bad.stablehlo").mkdir()
+    else:
+        with zipfile.ZipFile(good) as archive:
+            facts = archive.read("policy.json")
+        size = {"bomb": 2**30, "facts without end": 2**21}[what]
+        zipped(folder, b" " * size if what != "bomb" else facts, bytes(size))
+    return loaded(folder / "bad.stablehlo")
+
+
+def calls(share: float, seed: int) -> list[Attack]:
+    return some([Attack(f"{c[0]} {c[1]}", partial(calling, *c)) for c in CALLS], share)
+
+
+def shapes(share: float, seed: int) -> list[Attack]:
+    every = ("pipe", "folder", "bomb", "facts without end")
+    return some([Attack(what, partial(shaped, what)) for what in every], share)
+
+
+AREAS: Areas = {
+    "damaged on disk": damaged,
+    "other content, good checksums": contents,
+    "calls of code outside": calls,
+    "no files, and bombs": shapes,
+}
 
 
 def run(share: float, seed: int) -> Iterator[Tally]:

@@ -195,8 +195,8 @@ DAMAGE: dict[str, Any] = {
 }
 
 
-def cached(what: str, folder: Path) -> str:
-    """Compiled programs that are damaged: the same result, and the next run has good ones."""
+def cached(what: str, share: int, folder: Path) -> str:
+    """Compiled programs that are damaged, one of `share`: the same result, then good ones."""
     cache = folder / "cache"
     words = ("run", "offline", *CLONE, "--out")
     for number in range(3):
@@ -210,13 +210,14 @@ def cached(what: str, folder: Path) -> str:
             return f"{WRONG}: another result in run {number}"
         if number == 2 and "damaged" in ended.err and what != "a folder":
             return f"{LOST}: the programs are still damaged"
-        for file in list(cache.rglob("*-cache")) if number == 0 else ():
+        for file in sorted(cache.rglob("*-cache"))[::share] if number == 0 else ():
             DAMAGE[what](file)
     return CORRECT
 
 
 def caches(share: float, seed: int) -> list[Attack]:
-    return some([Attack(what, partial(cached, what)) for what in DAMAGE], share)
+    every = [(what, each) for what in DAMAGE for each in (1, 5)]
+    return some([Attack(f"{w}, one of {n}", partial(cached, w, n)) for w, n in every], share)
 
 
 def users(share: float, seed: int) -> list[Attack]:
