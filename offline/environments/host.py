@@ -35,11 +35,11 @@ from .spaces import flatten
 
 
 class _Quiet(logging.Filter):
-    """jax logs what a callback raises with its traceback; a `SimulatorError` is raised by name."""
+    """jax logs what a callback raises with its traceback; these are named in one line instead."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         raised = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
-        return not isinstance(raised, SimulatorError)
+        return not isinstance(raised, SimulatorError | KeyboardInterrupt)
 
 
 logging.getLogger("jax._src.callback").addFilter(_Quiet())
