@@ -58,8 +58,13 @@ def disagreeing(returns: np.ndarray, behaviour: float) -> str:
 
 def world_is_worse(world: Quality) -> list[int]:
     """Steps, of the first and the last, at which the model errs more than "nothing changes"."""
-    medians = np.median(world.errors, 1), np.median(world.unchanged, 1)
-    return [s for s in sorted({1, len(medians[0])}) if not medians[0][s - 1] <= medians[1][s - 1]]
+    errors, still = _medians(world)
+    return [s for s in sorted({1, len(errors)}) if not errors[s - 1] <= still[s - 1]]
+
+
+def _medians(world: Quality) -> tuple[np.ndarray, np.ndarray]:
+    """`[T]` open-loop errors of the model and of "nothing changes"."""
+    return np.median(world.errors, 1), np.median(world.unchanged, 1)
 
 
 def _verdict(found: Measured) -> str:
@@ -99,7 +104,7 @@ def _estimates(found: Measured) -> list[str]:
 def _world(found: Measured) -> list[str]:
     if found.world is None:
         return []
-    errors, still = np.median(found.world.errors, 1), np.median(found.world.unchanged, 1)
+    errors, still = _medians(found.world)
     shown = [
         f"{_number(errors[s - 1])} against {_number(still[s - 1])} at step {s}"
         for s in world_is_worse(found.world)

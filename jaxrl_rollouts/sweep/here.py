@@ -17,6 +17,11 @@ from .tasks import KilledError, Status, run_task
 POLL = 1.0  # seconds between two looks at the tasks
 
 
+def side_by_side(cpus: float) -> int:
+    """How many tasks of so many cores run at once on this machine; at least one."""
+    return max(1, int((os.cpu_count() or 1) // max(cpus, 1e-9)))
+
+
 def run_here(
     folder: Path,
     tasks: Sequence[Task],
@@ -25,9 +30,8 @@ def run_here(
     show: Callable[[], None],
 ) -> bool:
     """As `run_on_ray`. A task whose process died is started again up to `retries` times."""
-    at_once = max(1, int((os.cpu_count() or 1) // max(resources.cpus, 1e-9)))
     variables = environment(resources)
-    with StopFlag() as stop, ThreadPoolExecutor(at_once) as pool:
+    with StopFlag() as stop, ThreadPoolExecutor(side_by_side(resources.cpus)) as pool:
 
         def run(task: Task) -> Status | None:
             for _ in range(resources.retries + 1):

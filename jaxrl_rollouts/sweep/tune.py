@@ -7,7 +7,6 @@ in `trials.db` beside them, so the same command goes on where it was.
 from __future__ import annotations
 
 import math
-import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -33,6 +32,7 @@ from ..record.lock import FolderLock
 from ..reports.report import Report
 from ..reports.text import print_report, write_pages
 from .command import split
+from .here import side_by_side
 from .on_ray import Resources, environment
 from .plan import Task, folder_name
 from .tasks import KilledError, finished_report, read_status, run_task
@@ -216,7 +216,7 @@ class Search:
             if trial.state == states.RUNNING:
                 self.study.tell(trial.number, state=states.FAIL)
                 self.study.enqueue_trial(trial.params)
-        at_once = max(1, int((os.cpu_count() or 1) // self.asked.cpus))
+        at_once = side_by_side(self.asked.cpus)
         variables = environment(Resources(cpus=self.asked.cpus))
         waiting: dict[Future[None], Any] = {}
         with StopFlag() as stop, ThreadPoolExecutor(at_once) as pool:
