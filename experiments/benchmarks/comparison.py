@@ -28,7 +28,8 @@ from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
-from jaxrl_rollouts.offline.data import Dataset, episode_returns, to_device
+from jaxrl_rollouts.offline.data import Dataset, Transitions, episode_returns, to_device
+from jaxrl_rollouts.offline.data.transitions import RewardView, reward_scale
 from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.evaluation import evaluate
 from jaxrl_rollouts.offline.training import evaluator, look_keys, train_learner
@@ -46,6 +47,7 @@ AGENTS: Mapping[str, Any] = {
     "cql": CqlConfig(normalise=False),  # d3rlpy takes observations as they are
     "sac": SacConfig(),
 }
+REWARDS: Mapping[str, RewardView] = {"iql": "iql"}  # of both sides; raw for the others
 PEER = PEERS / "d3rlpy_returns.py"
 OURS, THEIRS = "ours", "d3rlpy"
 
@@ -162,7 +164,7 @@ def train_ours(
     learner = make_model_free(agent, *sizes, batch_size=config.batch, **steps)
     trained = train_learner(
         learner,
-        to_device(data.transitions),
+        to_device(rows_of(name, data)),
         keys[0],
         evaluate=evaluator(learner, env, keys[1], config.episodes, discount=agent.discount),
         evaluate_every=iterations,
@@ -180,7 +182,8 @@ def train_theirs(
     name: str, data: Dataset, env: Environment, config: Config, context: RunContext
 ) -> Trained:
     """Seeds of d3rlpy's agent one after the other, evaluated by our evaluation."""
-    rows = write_rows(data, context.folder.path / f"{data.name}.npz")
+    path = context.folder.path / f"{data.name}-{name}.npz"
+    rows = write_rows(rows_of(name, data), path)
     returns, seconds = [], 0.0
     for seed, key in enumerate(play_keys(config)):
         with Peer(theirs(name, rows, config, seed)) as peer:
@@ -214,9 +217,13 @@ def versions_of(python: str) -> dict[str, str]:
     return dict(zip(("d3rlpy", "torch"), said.stdout.split(), strict=True))
 
 
-def write_rows(dataset: Dataset, path: Path) -> Path:
-    """The dataset as d3rlpy takes it."""
-    rows = dataset.transitions
+def rows_of(agent: str, dataset: Dataset) -> Transitions:
+    """What both sides train on: the dataset's rows, rewards as the agent's paper has them."""
+    return reward_scale(dataset, REWARDS.get(agent, "raw")).of(dataset.transitions)
+
+
+def write_rows(rows: Transitions, path: Path) -> Path:
+    """The rows as d3rlpy takes them."""
     ends = np.asarray(rows.terminations), np.asarray(rows.truncations)
     last = np.zeros(len(ends[0]), bool)
     last[-1] = not ends[0][-1]

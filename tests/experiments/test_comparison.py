@@ -97,10 +97,15 @@ def test_rows_are_whole_episodes_that_end_by_time_or_by_themselves(tmp_path: Pat
     ended, cut = no.copy(), no.copy()
     ended[1], cut[3] = True, True
     rows = Transitions(s, s[:, :1], s[:, 0], s, ended, cut)
-    path = comparison.write_rows(Dataset("x", rows, "none", tmp_path, ""), tmp_path / "x.npz")
+    data = Dataset("x", rows, "none", tmp_path, "")
+    path = comparison.write_rows(comparison.rows_of("td3_bc", data), tmp_path / "x.npz")
     with np.load(path) as kept:
+        np.testing.assert_array_equal(kept["rewards"], s[:, 0])
         assert kept["terminals"].tolist() == [0, 1, 0, 0, 0, 0]
         assert kept["timeouts"].tolist() == [0, 0, 0, 1, 0, 1]  # the last row ends somehow
+    returns = s[:, 0].astype(np.float64).reshape(3, 2).sum(1)  # of the three episodes
+    want = s[:, 0] * 1000 / (returns.max() - returns.min())
+    np.testing.assert_allclose(comparison.rows_of("iql", data).rewards, want, rtol=1e-5)
 
 
 SCRIPT = """
