@@ -41,14 +41,17 @@ def _read(path: Path, file: h5py.File, key: str) -> np.ndarray:
     return read_array(path, file, key)
 
 
-def _arrays(path: Path, file: h5py.File, names: Renamed, limit: int | None) -> dict[str, Any]:
-    """The arrays of a file under our names, as they are there."""
-    wanted = [names.names.get(key, key) for key in (*REQUIRED, *OPTIONAL)] + [names.ends]
+def _arrays(
+    path: Path, file: h5py.File, names: Renamed, limit: int | None
+) -> tuple[dict[str, Any], np.ndarray | None]:
+    """The arrays of a file under our names, and `Renamed.rows`."""
+    wanted = [names.names.get(key, key) for key in (*REQUIRED, *OPTIONAL)]
+    wanted += [names.ends, *names.steps.values()]
     read = {key: _read(path, file, key) for key in wanted if key and key in file}
-    found = rename(path, read, limit)[0]
+    found, renamed = rename(path, read, limit)
     groups = {str(key): " (a group)" * isinstance(file.get(key), h5py.Group) for key in file}
     check_present(path, found, (key + of for key, of in groups.items()))
-    return found
+    return found, renamed.rows
 
 
 def _columns(path: Path, attributes: Mapping[str, Any], count: int) -> tuple[str, ...]:
@@ -126,7 +129,7 @@ def load_d4rl(
         if stored:
             options = {key: attributes.get(key) for key in options}
         options |= {"limit": limit, "action_limit": action_limit, "clip": clip}
-        rows_file, names = None, find_names(path, file.keys())
+        rows_file, steps, names = None, None, find_names(path, file.keys())
         view: Any = View(file, names.names)
         try:
             with naming(names):
@@ -134,7 +137,7 @@ def load_d4rl(
                 if parts and must_stream(stream, rows_bytes(view)):
                     done, rows_file = stream_d4rl(path, view, sha256, **options)
                 else:
-                    arrays = _arrays(path, file, names, limit)
+                    arrays, steps = _arrays(path, file, names, limit)
                     done = assemble(path, arrays, cut_mismatches=cut_mismatches, **options)
         except ConfigError as error:
             if not stored:
@@ -142,7 +145,8 @@ def load_d4rl(
             key = f"attribute {error.setting}"
             raise DataError(path, key, error.found, error.expected) from error
         count = len(view["rewards"])
-        extra = {key: _info(path, file, key, count)[done.kept] for key in _INFOS if infos}
+        kept = done.kept if steps is None else steps[done.kept]
+        extra = {key: _info(path, file, key, count)[kept] for key in _INFOS if infos}
     attributes |= {"format": "d4rl", **done.facts, **names.facts}
     return Dataset(
         name,

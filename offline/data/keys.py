@@ -1,8 +1,9 @@
 """Names of columns: ours (D4RL's), and what other libraries and users call the same.
 
 Gymnasium says terminations and truncations, d3rlpy `episode_terminals`, RLlib `new_obs` and
-`dones`, jaxrl `masks` and `dones_float`, Spinning Up `obs2`, `act` and `rew`. They are mapped by
-name, in capitals too; `Renamed.read_as` reports what was read as what.
+`dones`, jaxrl `masks` and `dones_float`, Spinning Up `obs2`, `act` and `rew`, RLDS `is_last` and
+`is_terminal` (`rlds`). They are mapped by name, in capitals too; `Renamed.read_as` reports what was
+read as what.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from jaxrl_rollouts.errors import DataError
 
 from .checks import as_flags
+from .rlds import DISCOUNTS, find_steps, read_as, rows_of_steps, terminates
 
 REQUIRED = ("observations", "actions", "rewards", "terminals")
 OPTIONAL = ("timeouts", "next_observations")
@@ -24,7 +26,15 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "observations": ("obs", "observation", "states", "state"),
     "actions": ("action", "acts", "act"),
     "rewards": ("reward", "rews", "rew"),
-    "terminals": ("terminations", "terminal", "termination", "terminated", "terminateds", "masks"),
+    "terminals": (
+        "terminations",
+        "terminal",
+        "termination",
+        "terminated",
+        "terminateds",
+        "masks",
+        *DISCOUNTS,
+    ),
     "timeouts": ("truncations", "timeout", "truncation", "truncated", "truncateds"),
     "next_observations": (
         "next_obs",
@@ -40,6 +50,7 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
 ENDS = ("episode_terminals", "episode_ends", "dones_float", "dones", "done")
 EITHER = ("dones", "done")  # without other flags these may be terminations alone
 MASKS = "masks"  # 0 where an episode terminates, so that no value follows
+ZEROS = (MASKS, *DISCOUNTS)
 
 
 class Renamed(NamedTuple):
@@ -49,16 +60,20 @@ class Renamed(NamedTuple):
         names: our name of a column: the name in the file, where these differ.
         ends: name of the flags in the file that mark every end, "" where there are none.
         read_as: sentence on what was read as what; "" where all names are ours.
+        steps: RLDS's names, where the arrays are its steps.
+        rows: `[N]`, which steps the rows are; None unless `steps`.
     """
 
     names: dict[str, str]
     ends: str
     read_as: str
+    steps: Mapping[str, str] = {}
+    rows: np.ndarray | None = None
 
     @property
     def worked_out(self) -> bool:
         """Whether flags are not those of the file, but worked out from them."""
-        return bool(self.ends) or self.names.get("terminals", "").lower() == MASKS
+        return bool(self.ends or self.steps) or self.names.get("terminals", "").lower() in ZEROS
 
     @property
     def facts(self) -> dict[str, str]:
@@ -107,7 +122,7 @@ def find_names(source: str | Path, keys: Collection[str]) -> Renamed:
         if found == ["terminals", MASKS] and "timeouts" not in plain:
             names[ours] = MASKS  # as OGBench has them: its terminals are all ends
             continue
-        if len(found) > 1 and found[-1].lower() == MASKS:
+        while len(found) > 1 and found[-1].lower() in ZEROS:
             found.pop()
         if len(found) > 1 and ours not in found:
             raise DataError(source, ours, " and ".join(found), "one of them", "leave one out")
@@ -119,10 +134,14 @@ def find_names(source: str | Path, keys: Collection[str]) -> Renamed:
         ends = "terminals"
     if ends and len(there) == 2:
         ends = ""  # nothing is left for it to say
+    weak = {plain[key] for key in DISCOUNTS if key in plain}
+    steps = find_steps(keys) if not ends and {names.get(key) for key in there} <= weak else {}
+    if steps:
+        names.pop("terminals", None)
     renamed = [
-        f"{theirs} as {ours}{' where 0' * (theirs.lower() == MASKS)}"
+        f"{theirs} as {ours}{' where 0' * (theirs.lower() in ZEROS)}"
         for ours, theirs in names.items()
-    ]
+    ] + [read_as(steps)] * bool(steps)
     if ends:
         rest = next(iter(there), "")
         renamed.append(
@@ -131,7 +150,8 @@ def find_names(source: str | Path, keys: Collection[str]) -> Renamed:
             else f"{ends} as terminals, after which no value follows (where they mark time limits, "
             "too, give the limit: --max-episode-steps, max_episode_steps)"
         )
-    return Renamed(names, ends, f"{source}: read {'; '.join(renamed)}." if renamed else "")
+    text = f"{source}: read {'; '.join(renamed)}." if renamed else ""
+    return Renamed(names, ends, text, steps)
 
 
 def check_present(source: str | Path, arrays: Any, given: Iterable[str] = ()) -> None:
@@ -163,6 +183,12 @@ def rename(
     masks = found.names.get("terminals", "")
     if masks.lower() == MASKS:
         renamed["terminals"] = ~as_flags(source, masks, arrays[masks])
+    elif masks.lower() in ZEROS:
+        renamed["terminals"] = terminates(source, masks, arrays[masks])
+    if found.steps:
+        with naming(found):
+            renamed, rows = rows_of_steps(source, renamed, found.steps)
+        return renamed, found._replace(rows=rows)
     if not found.ends:
         return renamed, found
     ends = as_flags(source, found.ends, arrays[found.ends])
