@@ -25,6 +25,7 @@ from .layers import (
     Form,
     Padding,
     PeriodicConv,
+    check_embedding,
     check_powers,
     field_network,
     gelu,
@@ -59,8 +60,7 @@ class ConvNext:
     form: Form = "auto"
 
     def validate(self) -> None:
-        if self.embedding < 0 or self.embedding % 2:
-            raise ConfigError("embedding", self.embedding, "0, or an even number of at least 2")
+        check_embedding(self.embedding)
 
     def make(self, shape: FieldShape) -> FieldNetwork:
         """The network on fields of a shape.
@@ -71,9 +71,7 @@ class ConvNext:
         """
         check(self)
         check_powers(shape.grid, self.stages)
-        if shape.conditions and not self.embedding:
-            expected = "above 0: it shows the network the conditions"
-            raise ConfigError("embedding", self.embedding, expected)
+        check_embedding(self.embedding, shape.conditions)
         deepest = min(shape.grid) // 2**self.stages
         if deepest < WIDTH // 2:
             expected = f"at least {WIDTH // 2 * 2**self.stages} with {self.stages} stages"

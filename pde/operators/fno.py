@@ -1,20 +1,27 @@
 """Fourier neural operator (Li et al. 2021) over any axes, conditioned on the index.
 
+With `rank` it is the tensorised one (TFNO, Kossaifi et al. 2023, arXiv 2310.00120); `lifting`,
+`channel_mlp` and `coordinates` are parts of the networks of `neuraloperator`.
+
 A transform takes every axis for a circle; along one that is none the fields are continued before
 the first layer, which is cut away after the last, as in the authors' code, by an eighth.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import brentq
 
 from jaxrl_rollouts import draws
-from jaxrl_rollouts.configs import check, positive
+from jaxrl_rollouts.configs import check, number, positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import Dense
 
@@ -24,6 +31,7 @@ from .layers import (
     CIRCLE,
     Embedding,
     Padding,
+    check_embedding,
     field_network,
     gelu,
     paddings,
@@ -40,17 +48,26 @@ class Fno:
         layers: Fourier layers.
         modes: Fourier modes that a layer keeps along every axis, or along each; weights grow with
             their product. None: 32 on one axis, 12 on more.
-        embedding: size of the embedding of conditions and noise level.
+        embedding: size of the embedding of conditions and noise level; 0 leaves both out.
+        rank: weights of a spectral layer in Tucker form, over those of the full matrices (TFNO);
+            None: full.
+        lifting: hidden channels of a two-layer lifting; 0: one matrix.
+        channel_mlp: hidden channels over `width` of an MLP after each layer; 0: none.
+        coordinates: whether the network sees where each point is, in [0, 1) along every axis; a
+            shifted field then no longer gives a shifted answer.
     """
 
     width: int = positive(64)
     layers: int = positive(4)
     modes: int | tuple[int, ...] | None = positive(None)
-    embedding: int = positive(64)
+    embedding: int = 64
+    rank: float | None = number(None, above=0, most=1)
+    lifting: int = number(0, least=0)
+    channel_mlp: float = number(0.0, least=0)
+    coordinates: bool = False
 
     def validate(self) -> None:
-        if self.embedding % 2:
-            raise ConfigError("embedding", self.embedding, "even: half cosines, half sines")
+        check_embedding(self.embedding)
 
     def kept(self, axes: int) -> tuple[int, ...]:
         """Modes along each of so many axes."""
@@ -64,6 +81,7 @@ class Fno:
             ConfigError: a setting is out of range, or more modes than an axis has.
         """
         check(self)
+        check_embedding(self.embedding, shape.conditions)
         grid = shape.grid
         if isinstance(self.modes, tuple) and len(self.modes) != len(grid):
             raise ConfigError("modes", self.modes, f"one number, or one for each of {len(grid)}")
@@ -85,22 +103,20 @@ class SpectralConv(nn.Module):
 
     Of a real field's transform the last axis has no negative wavenumbers; along the others they
     follow the positive ones, as in the transform itself: `[2 m_1, ..., m_last, C, features]`.
+    With `rank` those weights are a core times a matrix along each of their axes.
     """
 
     features: int
     modes: tuple[int, ...]
+    rank: float | None = None
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         *space, channels = x.shape
         axes = tuple(range(len(space)))
 
-        def init(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-            return draws.uniform(key, shape) / (channels * self.features)
-
         *others, last = self.modes
-        shape = (*(2 * m for m in others), last, channels, self.features)
-        weight = self.param("real", init, shape) + 1j * self.param("imaginary", init, shape)
+        weight = self._weight((*(2 * m for m in others), last, channels, self.features))
         low = jnp.fft.rfftn(x, axes=axes)[..., :last, :]
         weight = weight[..., : low.shape[-2], :, :]
         for axis, points in enumerate(space[:-1]):
@@ -110,6 +126,42 @@ class SpectralConv(nn.Module):
         for axis, points in enumerate(space[:-1]):
             mixed = scatter_modes(mixed, points, axis)
         return jnp.fft.irfftn(mixed, s=space, axes=axes)
+
+    def _weight(self, shape: tuple[int, ...]) -> jax.Array:
+        """Complex weights `shape`, `[..., C, features]`."""
+        channels, features = shape[-2:]
+
+        def init(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+            return draws.uniform(key, shape) / (channels * features)
+
+        if self.rank is None:
+            return self.param("real", init, shape) + 1j * self.param("imaginary", init, shape)
+        ranks = tucker_ranks(shape, self.rank)
+        # The product's entries then have the deviation sqrt(2 / (C + features)), as the authors'.
+        std = (2 / (channels + features)) ** 0.5 / math.prod(ranks) ** 0.5
+        init_factor = nn.initializers.normal(std ** (1 / (len(shape) + 1)))
+
+        def complex_param(name: str, shape: tuple[int, ...]) -> jax.Array:
+            parts = self.param(name, init_factor, (2, *shape))
+            return parts[0] + 1j * parts[1]
+
+        weight = complex_param("core", ranks)
+        for axis, (size, rank) in enumerate(zip(shape, ranks, strict=True)):
+            factor = complex_param(f"factor_{axis}", (size, rank))
+            weight = jnp.moveaxis(jnp.tensordot(factor, weight, (1, axis)), 0, axis)
+        return weight
+
+
+def tucker_ranks(shape: Sequence[int], share: float) -> tuple[int, ...]:
+    """Ranks `c I_k` whose core and factors have about `share` of the entries of `shape`, as
+    TensorLy rounds them: the c with `c^N prod(I) + c sum(I^2) = share prod(I)`."""
+    sizes, entries = np.asarray(shape, float), float(np.prod(np.asarray(shape, float)))
+
+    def beyond(c: float) -> float:
+        return c ** len(sizes) * entries + c * float(np.square(sizes).sum()) - share * entries
+
+    scale: Any = brentq(beyond, 0.0, max(share, 1.0))
+    return tuple(max(round(scale * n), 1) for n in shape)
 
 
 class FnoNet(nn.Module):
@@ -121,17 +173,24 @@ class FnoNet(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, index: jax.Array, conditions: jax.Array) -> jax.Array:
-        c = self.config
-        embedding = gelu(Embedding(c.embedding, c.embedding)(index, conditions))
+        c, grid = self.config, x.shape[:-1]
+        embedding = c.embedding and gelu(Embedding(c.embedding, c.embedding)(index, conditions))
+        if c.coordinates:
+            along = jnp.meshgrid(*(jnp.arange(n) / n for n in grid), indexing="ij")
+            x = jnp.concatenate([x, *(at[..., None] for at in along)], -1)
+        x = gelu(Dense(c.lifting)(x)) if c.lifting else x
         x = Dense(c.width)(x)
-        inside = tuple(slice(n) for n in x.shape[:-1])
-        x = jnp.pad(x, [(0, more) for more in continued(x.shape[:-1], self.padding)] + [(0, 0)])
+        x = jnp.pad(x, [(0, more) for more in continued(grid, self.padding)] + [(0, 0)])
         modes = c.kept(len(self.padding))
         for layer in range(c.layers):
-            given = Dense(c.width)(embedding)
-            h = SpectralConv(c.width, modes)(x) + Dense(c.width)(x) + given
+            given = Dense(c.width)(embedding) if c.embedding else 0.0
+            h = SpectralConv(c.width, modes, c.rank)(x) + Dense(c.width)(x) + given
+            if c.channel_mlp:
+                gate = self.param(f"gate_{layer}", nn.initializers.ones, (c.width,))
+                hidden = gelu(Dense(max(round(c.channel_mlp * c.width), 1))(gelu(h)))
+                h = Dense(c.width)(hidden) + gate * x
             x = h if layer == c.layers - 1 else gelu(h)
-        x = x[inside]
+        x = x[tuple(map(slice, grid))]
         x = gelu(Dense(2 * c.width)(x))
         return Dense(self.channels, kernel_init=zeros)(x)
 

@@ -280,6 +280,14 @@ def check_shapes(
         )
 
 
+def check_embedding(size: int, conditions: int = 0) -> None:
+    """`ConfigError` for a size of an `Embedding` that cannot be, or 0 beside conditions."""
+    if size < 0 or size % 2:
+        raise ConfigError("embedding", size, "0, or an even number of at least 2")
+    if conditions and not size:
+        raise ConfigError("embedding", size, "above 0: it shows the network the conditions")
+
+
 def check_powers(grid: tuple[int, ...], levels: int) -> None:
     """`ConfigError` unless every axis can be halved `levels` times."""
     for points in grid:
