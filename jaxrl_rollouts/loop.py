@@ -24,6 +24,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from . import devices, memory, processes
+from .brief import brief
 from .chunks import Axes, Init, Update, beginning, compiled, placed, run_fed
 from .errors import ConfigError
 from .feeds import Feed, closing
@@ -55,6 +56,8 @@ class Trained(NamedTuple):
     run_seconds: float
     wall_seconds: float
     diverged: Mapping[int, int] = MappingProxyType({})
+
+    __repr__ = brief
 
 
 def train(

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxrl_rollouts.brief import brief
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.rollouts import rollout
 from jaxrl_rollouts.trees import PyTree
@@ -34,6 +35,8 @@ class Evaluation(NamedTuple):
     discounted: jax.Array
     lengths: jax.Array
     terminated: jax.Array
+
+    __repr__ = brief
 
 
 def check_count(setting: str, found: int) -> None:

@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.brief import brief
 from jaxrl_rollouts.errors import ConfigError, DataError
 
 from .metrics import cross_correlation
@@ -94,6 +95,8 @@ class Forecast(NamedTuple):
     lengths: jax.Array
     valid_time: jax.Array
     promised_time: jax.Array | None
+
+    __repr__ = brief
 
 
 def agreement(members: jax.Array) -> jax.Array:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.brief import brief
 from jaxrl_rollouts.errors import DataError
 
 from .emulator import Conditioning, Conditions
@@ -46,6 +47,8 @@ class FieldSet(NamedTuple):
     boundaries: tuple[str, ...] = ()
     equation: str = ""
     constant: tuple[int, ...] = ()
+
+    __repr__ = brief
 
     def array(self) -> np.ndarray:
         """All of it, in memory: `[trajectories, frames, C, *space]`."""

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
+from jaxrl_rollouts.brief import brief
 from jaxrl_rollouts.configs import renamed
 from jaxrl_rollouts.descent import AveragedState
 from jaxrl_rollouts.devices import BATCH
@@ -64,6 +65,8 @@ class Fitted(NamedTuple):
     emulator: TrainedEmulator
     trained: Trained
     training: Training
+
+    __repr__ = brief
 
     @property
     def stride(self) -> int:

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
+from jaxrl_rollouts.brief import brief
 from jaxrl_rollouts.config_json import to_json
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.foreign import check_room
@@ -92,6 +93,8 @@ class TrainedEmulator:
     constant: Mapping[int, Scaling] = field(default_factory=dict)
     extent: tuple[Range, ...] = ()
     parameters: Mapping[str, Range] = field(default_factory=dict)
+
+    __repr__ = brief
 
     @property
     def width(self) -> int:

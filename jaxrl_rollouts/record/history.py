@@ -74,6 +74,13 @@ class History:
             with replacing(path) as file:
                 file.write(self.text)
 
+    def __repr__(self) -> str:
+        if not self.records:
+            return "History(no records)"
+        iteration, metrics = self.records[-1]
+        names = ", ".join(metrics)
+        return f"History({len(self.records)} records, the last of iteration {iteration}: {names})"
+
     @property
     def text(self) -> str:
         """All records, a JSON object a line."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxrl_rollouts.brief import brief
 from jaxrl_rollouts.ensemble import apply_assigned, spread_of_means
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import Fitter
@@ -54,6 +55,8 @@ class World(NamedTuple):
     ending: Ending | None = None
     limit: jax.Array | None = None
     others: PyTree | None = None
+
+    __repr__ = brief
 
 
 class Imagined(NamedTuple):

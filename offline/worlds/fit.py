@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.brief import brief
 from jaxrl_rollouts.devices import MEMBER
 from jaxrl_rollouts.ensemble import take_members
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
@@ -115,6 +116,8 @@ class FittedDataset(NamedTuple):
     ending: TerminationConfig | None = None
     reward: RewardScale = RAW
 
+    __repr__ = brief
+
     def save_worlds(self, folder: Path) -> Path:
         """Write the world models for `load_worlds`."""
         more = self.dataset, self.config.ensemble, self.config.targets
@@ -130,6 +133,8 @@ class WorldModel(NamedTuple):
     targets: Scaler
     elites: int
     units: Targets  # what `targets` scales to
+
+    __repr__ = brief
 
     def world(self, state: FitState) -> World:
         """The `World` of a finished fit (one seed); members of groups stay in the groups' order."""
@@ -216,6 +221,8 @@ class FittedWorlds(NamedTuple):
     model: WorldModel
     worlds: World
     trained: Trained
+
+    __repr__ = brief
 
     def world(self, seed: int = 0) -> World:
         """The world of one seed, for `rollout`."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxrl_rollouts.brief import brief
 from jaxrl_rollouts.config_json import from_json
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import DataError
@@ -48,6 +49,8 @@ class SavedWorlds(NamedTuple):
     stats: UncertaintyStats | None
     config: EnsembleConfig
     facts: Mapping[str, Any]
+
+    __repr__ = brief
 
 
 @reading(FILE, "world models")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from dataclasses import dataclass
 
 import jax
 
+from jaxrl_rollouts.configs import number
 from jaxrl_rollouts.trees import PyTree
 
 from ..emulator import Conditions, opening
@@ -14,18 +17,27 @@ from .one_step import Loss, OneStep, OneStepObjective
 
 @dataclass(frozen=True)
 class Pushforward(OneStepObjective):
-    """The error of a step and of the next one, which starts from the first without its gradient."""
+    """The sum of one-step errors along the network's own rollout, without gradients between steps.
 
-    ahead = 2
+    Attributes:
+        length: its steps; of the first the field is the data's.
+    """
+
+    length: int = number(2, least=2, expected="at least 2; one step is the objective mse")
+
+    @property
+    def ahead(self) -> int:  # type: ignore[override]
+        return self.length
 
     def error(
         self, one: OneStep, params: PyTree, window: jax.Array, conditions: Conditions
     ) -> Loss:
         """Loss and metrics; see `StepObjective.error`."""
         field, following = opening(window, one.net.history)
-        own = one.loss(one.change(params, field, conditions), field, following[0])
-        # A second forward pass, so that the first one's loss keeps its own gradient.
-        following_own = one.next_field(field, one.change(params, field, conditions))
-        field = jax.lax.stop_gradient(following_own)
-        ahead = one.loss(one.change(params, field, conditions), field, following[1])
-        return own + ahead, {"loss_first": own, "loss_pushed": ahead}
+        losses = []
+        for after in following:
+            prediction = one.change(params, field, conditions)
+            losses.append(one.loss(prediction, field, after))
+            field = jax.lax.stop_gradient(one.next_field(field, prediction))
+        metrics = {"loss_first": losses[0], "loss_pushed": losses[-1]}
+        return functools.reduce(operator.add, losses), metrics

@@ -53,6 +53,7 @@ def test_an_emulator_learns_in_the_datas_own_units(fitted: Fitted) -> None:
     assert error[0] < 0.2 * 50 and error[1] < 0.2 * 0.01
     with pytest.raises(ConfigError, match="way"):
         fitted.roll(u[:, 0], 2)
+    assert len(repr(fitted)) < 1500 and "array(" not in repr(fitted).lower()
 
 
 def test_it_starts_from_a_file_and_is_saved(fitted: Fitted, tmp_path: Path) -> None:

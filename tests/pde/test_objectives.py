@@ -103,17 +103,20 @@ def test_the_frequency_term_is_of_the_size_of_a_mean_square_error() -> None:
     assert more - plain == pytest.approx(0.3 * float(added), rel=1e-4)
 
 
-def test_pushforward_learns_from_its_own_step_but_not_through_it() -> None:
-    w, emulator = window(3), built("pushforward")
-    pushed = 1.2 * w[0]
-    own, ahead = mse(0.4 * w[0], (w[1] - w[0]) / SCALE), mse(0.4 * pushed, (w[2] - pushed) / SCALE)
+@pytest.mark.parametrize("length", [2, 4])
+def test_pushforward_learns_from_its_own_steps_but_not_through_them(length: int) -> None:
+    w, emulator = window(length + 1), built("pushforward", length=length)
+    inputs, u = [], w[0]
+    for after in w[1:]:
+        inputs.append((u, (after - u) / SCALE))
+        u = 1.2 * u
+    losses = [mse(0.4 * x, y) for x, y in inputs]
     (value, parts), gradient = jax.value_and_grad(emulator.loss, has_aux=True)(PARAMS, KEY, w, NONE)
-    assert float(value) == pytest.approx(own + ahead, rel=1e-5)
-    assert float(parts["loss_pushed"]) == pytest.approx(ahead, rel=1e-5)
-    inputs = [(w[0], (w[1] - w[0]) / SCALE), (pushed, (w[2] - pushed) / SCALE)]
+    assert float(value) == pytest.approx(sum(losses), rel=1e-5)
+    assert float(parts["loss_pushed"]) == pytest.approx(losses[-1], rel=1e-5)
     expected = sum((2 * x * (0.4 * x - y)).mean() for x, y in inputs)
     assert float(gradient["w"]) == pytest.approx(expected, rel=1e-4)
-    assert emulator.frames == 3
+    assert emulator.frames == length + 1
 
 
 def test_unrolled_learns_through_its_steps() -> None:
