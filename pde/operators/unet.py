@@ -3,6 +3,7 @@
 PDEArena pads its convolutions with zeros or, in its Kuramoto-Sivashinsky configuration, around
 a circle, and its up-sampling with zeros in any case; here both go around on a periodic axis, so
 that a shifted field gives a shifted answer. `zero_upsampling` does as that configuration does.
+Its attention takes the softmax over the asking points; here it is over those that are attended to.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ class Unet:
         form: of the convolutions: `conv`, `matmul` or `auto`, as of the `Resnet`.
         zero_upsampling: zeros beyond the ends where the grid is doubled, as in PDEArena; with the
             weights of its circular networks (`unet_from_pdearena`) it computes what those do.
+        attention: every point of the coarsest grid attends to all of it, between the two blocks in
+            the middle (PDEArena's `mid_attn`).
     """
 
     hidden: int = 64
@@ -57,6 +60,7 @@ class Unet:
     blocks: int = positive(2)
     form: Form = "auto"
     zero_upsampling: bool = False
+    attention: bool = False
 
     def validate(self) -> None:
         if self.hidden < 8 or self.hidden % 8:
@@ -92,6 +96,18 @@ class Block(nn.Module):
         return h + (x if x.shape[-1] == self.features else Dense(self.features)(x))
 
 
+class Attention(nn.Module):
+    """`x + W softmax(Q K^T / sqrt(C)) V` over all points, one head: `[*N, C] -> [*N, C]`."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        channels = x.shape[-1]
+        points = x.reshape(-1, channels)
+        query, key, value = jnp.split(Dense(3 * channels)(points), 3, -1)
+        weights = jax.nn.softmax(query @ key.T / channels**0.5, -1)
+        return x + Dense(channels)(weights @ value).reshape(x.shape)
+
+
 class UnetNet(nn.Module):
     """`(x [*N, Cin], index, conditions [P]) -> [*N, channels]`; zero at initialisation."""
 
@@ -116,8 +132,9 @@ class UnetNet(nn.Module):
             if level < deepest:
                 x = conv(width, stride=2)(x)
                 skips.append(x)
-        for _ in range(2):
-            x = block(width)(x, embedding)
+        x = block(width)(x, embedding)
+        x = Attention()(x) if c.attention else x
+        x = block(width)(x, embedding)
         for level in range(deepest, -1, -1):
             for _ in range(c.blocks):
                 x = block(width)(jnp.concatenate([x, skips.pop()], -1), embedding)

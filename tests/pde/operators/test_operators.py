@@ -17,6 +17,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape
 from jaxrl_rollouts.pde.operators import ConvNext, Fno, Resnet, Unet
 from jaxrl_rollouts.pde.operators.layers import PeriodicConv, sinusoid, use_matmul
+from jaxrl_rollouts.pde.operators.unet import Attention
 
 N = 32
 UNET = Unet(hidden=8, multipliers=(1, 2))
@@ -44,6 +45,31 @@ def test_the_unet_has_the_papers_size() -> None:
     assert count(Unet().make(FieldShape(1, 256, 2))) == 53_924_225
     assert count(Unet().make(FieldShape(1, 256, 0))) == 53_759_361
     assert count(Unet(hidden=128).make(FieldShape(1, 256, 2))) == 215_548_673
+
+
+def test_attention_over_the_coarsest_grid() -> None:
+    """Against numpy, a query at a time; a shift of the coarsest cells stays one of the answer."""
+    x = np.random.default_rng(0).normal(size=(3, 4, 5)).astype(np.float32)
+    layer = Attention()
+    params: Any = layer.init(jax.random.key(1), jnp.asarray(x))["params"]
+    found: Any = layer.apply({"params": params}, jnp.asarray(x))
+    p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
+    points = x.reshape(12, 5).astype(np.float64)
+    query, key, value = np.split(points @ p["Dense_0"]["kernel"] + p["Dense_0"]["bias"], 3, 1)
+    for i, asks in enumerate(query):
+        weight = np.exp(key @ asks / np.sqrt(5))
+        want = weight @ value / weight.sum() @ p["Dense_1"]["kernel"] + p["Dense_1"]["bias"]
+        np.testing.assert_allclose(found.reshape(12, 5)[i], points[i] + want, rtol=1e-4, atol=1e-5)
+    plain, more = (
+        count(replace(UNET, attention=on).make(FieldShape(1, N))) for on in (False, True)
+    )
+    width = 16  # at the coarsest level
+    assert more - plain == 3 * width * (width + 1) + width * (width + 1)
+    net, (u, noised) = made("unet", attention=True), inputs()
+    weights = stirred(net)
+    out = net.apply(weights, u, noised, 0.0, jnp.ones(1))
+    moved = net.apply(weights, jnp.roll(u, 2, 1), jnp.roll(noised, 2, 1), 0.0, jnp.ones(1))
+    np.testing.assert_allclose(moved, jnp.roll(out, 2, 1), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", SMALL)
