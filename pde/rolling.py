@@ -23,9 +23,10 @@ from .inspection import draw
 from .metrics import correlation, correlation_horizons, nrmse
 from .pictures import largest, moving_frames
 from .promises import Calibration, calibrated, draw_trust, trusted
+from .ranges import check_parameters
 from .saved import load_emulator
 from .split import split_files
-from .trained import TrainedEmulator, check_parameters
+from .trained import TrainedEmulator
 
 STEPS = {1: 1000, 2: 200, 3: 50}  # by axes of space, unless they are given
 

@@ -7,9 +7,8 @@ fields = emulator.roll(u0, 1000)          # u0 [C, *N] or [B, C, *N] -> [1000, (
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +43,7 @@ from .emulator import (
 )
 from .field import roll_emulator
 from .fieldset import FieldSet, Scaling, condition_values, from_units, to_units
+from .ranges import check_parameters
 from .registries import NETWORKS, OBJECTIVES
 
 Range = tuple[float, float]
@@ -143,6 +143,33 @@ class TrainedEmulator:
     def stride(self) -> int:
         """Frames of the data per step."""
         return int(self.facts.get("stride", 1))
+
+    def on_grid(self, points: Points) -> TrainedEmulator:
+        """The same parameters on another grid.
+
+        An `Fno` keeps its wavenumbers: the domain stays as it is, in more or fewer points. Networks
+        of convolutions keep their reach in points: the spacing stays, and the domain grows.
+
+        Raises:
+            ConfigError: another number of axes, a grid that the network cannot have, or a network
+                whose parameters belong to one grid.
+        """
+        keeps = getattr(self.network, "on_other_grids", "")
+        if keeps not in ("extent", "spacing"):
+            found = type(self.network).__name__
+            expected = "Fno, Resnet, Unet or ConvNext: of others the parameters belong to one grid"
+            raise ConfigError("network", found, expected)
+        grid = grid_of(points)
+        if len(grid) != len(self.grid):
+            raise ConfigError("points", points, f"points of {len(self.grid)} axes")
+        extent = self.extent
+        if keeps == "spacing":
+            times = [new / old for new, old in zip(grid, self.grid, strict=True)]
+            ends = zip(extent, times[: len(extent)], strict=True)
+            extent = tuple((low * by, high * by) for (low, high), by in ends)
+        other = replace(self, points=points, extent=extent)
+        _ = other.net  # refuses what the network cannot have
+        return other
 
     def start(
         self, fields: FieldSet, stride: int | None = None
@@ -255,7 +282,7 @@ class TrainedEmulator:
         many = values[None] if single else values
         if many.ndim != len(shape) + 1 or many.shape[1:] != shape or not len(many):
             expected = f"{list(shape)} or {['B', *shape]}".replace("'", "")
-            hint = "an emulator is bound to the grid that it was trained on"
+            hint = "`on_grid` takes some networks to another grid than that of their training"
             raise DataError("initial", "shape", list(values.shape), expected, hint)
         if not np.isfinite(values).all():
             bad = np.argwhere(~np.isfinite(values))[0].tolist()
@@ -296,39 +323,3 @@ def _described(registry: Registry, config: Any) -> dict[str, Any]:
 @functools.lru_cache(maxsize=32)
 def _roll(emulator: Emulator) -> Any:
     return jax.jit(functools.partial(roll_emulator, emulator), static_argnums=4)
-
-
-def check_parameters(own: TrainedEmulator, fields: FieldSet) -> None:
-    """Warn of parameters outside the range that an emulator was trained on, or not in the file.
-
-    Those that are conditions are checked where they are scaled.
-    """
-    outside, absent = [], []
-    for name, (low, high) in own.parameters.items():
-        if name in own.conditions:
-            continue
-        values = fields.parameters.get(name)
-        if values is None or not np.isfinite(values).all():
-            absent.append(name)
-            continue
-        near = 0.01 * max(abs(low), abs(high), high - low)
-        if values.min() < low - near or values.max() > high + near:
-            outside.append(
-                f"{name}: found {_span(values.min(), values.max())}, expected {_span(low, high)}"
-            )
-    if outside:
-        warnings.warn(
-            f"{fields.path}: {'; '.join(outside)}: the emulator was trained on no others and does "
-            "not see this parameter",
-            stacklevel=3,
-        )
-    if absent:
-        warnings.warn(
-            f"{fields.path}: {', '.join(absent)}: not in the file, so not checked against the "
-            "emulator's training data",
-            stacklevel=3,
-        )
-
-
-def _span(low: float, high: float) -> str:
-    return " to ".join(dict.fromkeys(f"{value:.4g}" for value in (low, high)))

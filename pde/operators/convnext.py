@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import ClassVar
 
 import flax.linen as nn
 import jax
@@ -58,6 +59,7 @@ class ConvNext:
     embedding: int = 16
     zero_padding: bool = False
     form: Form = "auto"
+    on_other_grids: ClassVar[str] = "spacing"  # what stays; see `TrainedEmulator.on_grid`
 
     def validate(self) -> None:
         check_embedding(self.embedding)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import flax.linen as nn
 import jax
@@ -65,6 +65,7 @@ class Fno:
     lifting: int = number(0, least=0)
     channel_mlp: float = number(0.0, least=0)
     coordinates: bool = False
+    on_other_grids: ClassVar[str] = "extent"  # what stays; see `TrainedEmulator.on_grid`
 
     def validate(self) -> None:
         check_embedding(self.embedding)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import ClassVar
 
 import flax.linen as nn
 import jax
@@ -51,6 +52,7 @@ class Resnet:
     )
     embedding: int = positive(64)
     form: Form = "auto"
+    on_other_grids: ClassVar[str] = "spacing"  # what stays; see `TrainedEmulator.on_grid`
 
     def validate(self) -> None:
         if self.embedding % 2:

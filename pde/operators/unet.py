@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import ClassVar
 
 import flax.linen as nn
 import jax
@@ -61,6 +62,7 @@ class Unet:
     form: Form = "auto"
     zero_upsampling: bool = False
     attention: bool = False
+    on_other_grids: ClassVar[str] = "spacing"  # what stays; see `TrainedEmulator.on_grid`
 
     def validate(self) -> None:
         if self.hidden < 8 or self.hidden % 8:

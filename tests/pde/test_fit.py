@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import fixtures
@@ -16,8 +17,10 @@ from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.pde.emulator import FieldShape
 from jaxrl_rollouts.pde.files import from_arrays, read
 from jaxrl_rollouts.pde.fitting import Fitted, fit
-from jaxrl_rollouts.pde.operators import Resnet, Unet
+from jaxrl_rollouts.pde.objectives import Mse
+from jaxrl_rollouts.pde.operators import Drift, Fno, Resnet, Unet
 from jaxrl_rollouts.pde.saved import load_emulator
+from jaxrl_rollouts.pde.trained import TrainedEmulator
 from jaxrl_rollouts.pde.training import Training, training_of
 from jaxrl_rollouts.pde.training_fields import hold_fields
 from jaxrl_rollouts.record.context import RunContext
@@ -54,6 +57,42 @@ def test_an_emulator_learns_in_the_datas_own_units(fitted: Fitted) -> None:
     with pytest.raises(ConfigError, match="way"):
         fitted.roll(u[:, 0], 2)
     assert len(repr(fitted)) < 1500 and "array(" not in repr(fitted).lower()
+
+
+def test_on_another_grid_a_convolution_keeps_its_spacing(fitted: Fitted) -> None:
+    """Twice the domain holding the field twice: each half is what the small domain gives."""
+    u, way = waves()
+    small = fitted.roll(u[:4, 0], 3, conditions={"way": way[:4]})
+    own = replace(fitted.emulator, extent=((2.0, 3.0),))
+    wide = own.on_grid(2 * N)
+    both = wide.roll(np.tile(u[:4, 0], 2), 3, conditions={"way": way[:4]})
+    np.testing.assert_allclose(both, np.tile(small, 2), rtol=1e-3, atol=1e-4 * np.abs(small).max())
+    assert wide.extent == ((4.0, 6.0),) and wide.on_grid(N).extent == own.extent
+    with pytest.raises(ConfigError, match="points: found .*, expected points of 1 axes"):
+        own.on_grid((N, N))
+    with pytest.raises(ConfigError, match="network: found 'Drift', expected Fno, Resnet"):
+        replace(own, network=Drift()).on_grid(N)
+    with pytest.raises(ConfigError, match="a multiple of 8"):
+        replace(own, network=Unet()).on_grid(20)
+
+
+def test_on_another_grid_an_fno_keeps_its_domain() -> None:
+    """A linear network of three wavenumbers: points that both grids have get the same values."""
+    network = Fno(width=1, layers=1, modes=4, embedding=4)
+    params = jax.tree.map(jnp.zeros_like, network.make(FieldShape(1, N)).init(jax.random.key(0)))
+    params["Dense_0"]["kernel"] = jnp.array([[1.0], [0.0]])
+    params["SpectralConv_0"]["real"] = jnp.array([0.0, 0.5, -0.3, -0.8])[:, None, None]
+    params["Dense_3"]["kernel"] = jnp.array([[1.0, -1.0]])  # gelu(x) - gelu(-x) = x
+    params["Dense_4"]["kernel"] = jnp.array([[1.0], [-1.0]])
+    params = jax.tree.map(lambda leaf: leaf[None], params)
+    own = TrainedEmulator(network, Mse(), 1.0, params, 1, N, extent=((1.0, 1.0),))
+    x = 2 * np.pi * np.arange(3 * N) / (3 * N)
+    fine = (np.sin(x) + np.cos(2 * x) + np.sin(3 * x))[None]
+    want = 1.5**2 * np.sin(x) + 0.7**2 * np.cos(2 * x) + 0.2**2 * np.sin(3 * x)
+    wide = own.on_grid(3 * N)
+    assert wide.extent == own.extent
+    np.testing.assert_allclose(wide.roll(fine, 2)[1, 0], want, atol=1e-5)
+    np.testing.assert_allclose(own.roll(fine[:, ::3], 2)[1, 0], want[::3], atol=1e-5)
 
 
 def test_it_starts_from_a_file_and_is_saved(fitted: Fitted, tmp_path: Path) -> None:
