@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jaxrl_rollouts.plugins import Listing
+from jaxrl_rollouts.plugins import ExperimentInfo
 
 MUJOCO, GYMNAX, PDE = "the extra mujoco", "the extra gymnax", "the extra pde"
 GOALS = "the project's goals"
@@ -20,13 +20,13 @@ CHEETAH = ("halfcheetah-medium-mini-v1", "halfcheetah-medium-replay-mini-v1")
 _NEEDS = "jaxrl_rollouts.experiments.kit.needs"
 
 _LISTED = (
-    Listing(
+    ExperimentInfo(
         "bandit",
         "data of one arm: does a Bayesian agent try the other, and a penalised one",
         f"{NEUBAY}, bandit figure",
         minutes={"smoke": None, "cpu": 83, "paper": None},
     ),
-    Listing(
+    ExperimentInfo(
         "comparison",
         "BC, CQL, IQL, TD3+BC and SAC beside d3rlpy's: return by step and by second",
         GOALS,
@@ -34,7 +34,7 @@ _LISTED = (
         needs={"cpu": (*CHEETAH[:1], HOPPER, MUJOCO)},
         prepare=f"{_NEEDS}:of_datasets",
     ),
-    Listing(
+    ExperimentInfo(
         "edge_of_reach",
         "short and long rollouts of the simulator in place of a world model",
         f"{SIMS}, error-free dynamics",
@@ -42,26 +42,26 @@ _LISTED = (
         needs={"cpu": (HOPPER, MUJOCO)},
         prepare=f"{_NEEDS}:of_dataset",
     ),
-    Listing(
+    ExperimentInfo(
         "edge_of_reach_toy",
         "overestimation with true dynamics on a plane, located by the optimal value",
         f"{SIMS}, simple environment",
         minutes={"smoke": None, "cpu": 65, "paper": None},
     ),
-    Listing(
+    ExperimentInfo(
         "guidance_gaussian",
         "samples of guidance rules against the exact product of normal densities",
         "Jackson et al. 2024 (PGD), arXiv 2404.06356, section 3 and public code",
         minutes={"smoke": None, "cpu": 1},
     ),
-    Listing(
+    ExperimentInfo(
         "memory",
         "benchmark: peak memory as predicted before a training, and as measured",
         GOALS,
         minutes={"smoke": None, "cpu": 15},
         caches=False,
     ),
-    Listing(
+    ExperimentInfo(
         "open_loop",
         "open-loop error of world models over hundreds of steps, with and without layer norm",
         f"{NEUBAY}, compounding errors of LN and no-LN models",
@@ -72,7 +72,7 @@ _LISTED = (
         },
         prepare=f"{_NEEDS}:of_pairs",
     ),
-    Listing(
+    ExperimentInfo(
         "operators",
         "DRIFT-Net's mixer against attention, Fourier layers and convolutions in one network",
         "DRIFT-Net (ICLR 2026), its code; scOT: Herde et al. 2024 (arXiv 2405.19101)",
@@ -80,14 +80,14 @@ _LISTED = (
         needs=dict.fromkeys(("smoke", "cpu"), (PDE,)),
         prepare=f"{_NEEDS}:check_solver",
     ),
-    Listing(
+    ExperimentInfo(
         "pde_speed",
         "benchmark: emulators' steps and rollouts, beside torch's, APEBench's, neuraloperator's",
         GOALS,
         minutes={"smoke": None, "cpu": 29},
         caches=False,
     ),
-    Listing(
+    ExperimentInfo(
         "refiner",
         "MSE, pushforward, error correction and PDE-Refiner on Kuramoto-Sivashinsky",
         LIPPE,
@@ -95,21 +95,21 @@ _LISTED = (
         needs=dict.fromkeys(("smoke", "cpu", "gpu", "paper"), (PDE,)),
         prepare=f"{_NEEDS}:check_solver",
     ),
-    Listing(
+    ExperimentInfo(
         "sampling",
         "transitions drawn in 1 to 8 network calls: solvers beside distilled students",
         "Heek et al. 2024 (multistep consistency models), arXiv 2403.06807",
         minutes={"smoke": None, "cpu": None},
         prepare=f"{_NEEDS}:of_dataset",
     ),
-    Listing(
+    ExperimentInfo(
         "speed",
         "benchmark: updates/s (and d3rlpy's), seeds side by side, rollout transitions/s",
         GOALS,
         minutes={"smoke": None, "cpu": 6},
         caches=False,
     ),
-    Listing(
+    ExperimentInfo(
         "true_dynamics",
         "MBPO, MOPO, MOBILE and RAVL from a learned model to the true one",
         f"{SIMS}, error-free dynamics",
@@ -118,4 +118,4 @@ _LISTED = (
         prepare=f"{_NEEDS}:of_dials",
     ),
 )
-LISTINGS: Mapping[str, Listing] = {listing.name: listing for listing in _LISTED}
+LISTINGS: Mapping[str, ExperimentInfo] = {listing.name: listing for listing in _LISTED}

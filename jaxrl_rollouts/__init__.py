@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from . import pde as pde
     from .ensemble_config import EnsembleConfig as EnsembleConfig
     from .fitted import fit_ensemble as fit_ensemble
-    from .loop import train as train_loop
+    from .loop import train_loop as train_loop
     from .record.run import Run as Run
     from .reports.claims import Claim as Claim
     from .reports.report import Report as Report
     from .rollouts import Members as Members
     from .rollouts import Model as Model
-    from .rollouts import outcome as outcome
     from .rollouts import rollout as rollout
+    from .rollouts import step_result as step_result
 
     __version__: str
 else:

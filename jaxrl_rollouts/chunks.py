@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from . import devices
-from .feeds import Feed
+from .feeds import DataStream
 from .trees import PyTree, equations
 
 Init = Callable[[PyTree, PyTree], PyTree]
@@ -113,7 +113,7 @@ def _on_each(run: Run, over: Mesh, axes: Axes) -> Run:
 
 
 def run_fed(
-    update: Update, length: int, state: PyTree, feed: Feed
+    update: Update, length: int, state: PyTree, feed: DataStream
 ) -> tuple[PyTree, dict[str, np.ndarray], dict]:
     """`Chunk.run` where every iteration brings its own data, `[seeds, ...]`."""
     program, every = compiled(update, 1, Axes.of(True)), []

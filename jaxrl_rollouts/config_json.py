@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .configs import REGISTRY, check, did_you_mean, joined
+from .configs import REGISTRY, check, current, did_you_mean, joined
 from .errors import ConfigError
 
 Config = TypeVar("Config")
@@ -131,6 +131,9 @@ def _dataclass(cls: type, data: Any, where: str, path: str, base: Any = None) ->
     if not isinstance(data, Mapping):
         raise _error(where, path, data, f"an object with the settings of {cls.__name__}")
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
+    # A file of an earlier version stays readable; a setting under both names is an error.
+    renamed = {key: current(str(key), fields) for key in data}
+    data = {key if renamed[key] in data else renamed[key]: data[key] for key in data}
     for key in data:
         if key not in fields:
             raise _unknown_key(cls, str(key), where, path)

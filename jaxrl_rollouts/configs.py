@@ -14,7 +14,7 @@ import numbers
 import types
 import typing
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -23,6 +23,18 @@ from .errors import ConfigError
 F = TypeVar("F", bound=Callable[..., Any])
 
 _RANGE, _COEFFICIENT, REGISTRY, FLAT = "range", "coefficient", "registry", "flat"  # of metadata
+# Settings by the names they had, each with the one that it has where a class has that only.
+EARLIER = {
+    "critic_hidden": "critic_hidden_dims",
+    "delay": "policy_freq",
+    "hidden": "hidden_dims",
+    "jumps": "num_steps",
+    "noise": "policy_noise",
+    "normalise": "normalize_obs",
+    "rate": "lr",
+    "steps": "num_steps",
+    "updates": "steps",
+}
 WHOLE = 2**31  # whole numbers are below: sizes are counted in 32 bits
 
 
@@ -242,6 +254,12 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
     lowered = {choice.lower(): choice for choice in choices}
     close = get_close_matches(name.lower(), lowered, n=1)
     return f"did you mean {lowered[close[0]]}?" if close else ""
+
+
+def current(name: str, known: Container[str]) -> str:
+    """The name that a setting has now among the `known` ones, where it is an earlier one."""
+    new = EARLIER.get(name, name)
+    return new if name not in known and new in known else name
 
 
 def joined(path: str, name: str) -> str:

@@ -18,7 +18,7 @@ from .feeds import Drawn
 from .trees import PyTree
 
 
-def descend(
+def gradient_step(
     optimiser: optax.GradientTransformation,
     loss: Callable[..., tuple[jax.Array, Any]],
     params: PyTree,
@@ -90,7 +90,7 @@ def make_averaged(
     loss: Callable[..., tuple[jax.Array, dict[str, jax.Array]]],
     start: Callable[[PyTree, PyTree], PyTree] | None = None,
 ) -> AveragedTraining:
-    """Functions for `loop.train`.
+    """Functions for `train_loop`.
 
     Args:
         draw: `(key, data) -> batch`, a tuple; `data` is an update's own part of them where they

@@ -214,7 +214,7 @@ def _copied(mesh: Mesh) -> Callable[[PyTree], PyTree]:
 
 
 def map_seeds(function: Callable[..., PyTree], per_seed: PyTree, shared: PyTree = ()) -> PyTree:
-    """`function(row of per_seed, shared)` for every seed, side by side as `loop.train` has them.
+    """`function(row of per_seed, shared)` for every seed, side by side as `train_loop` has them.
 
     The same function object compiles once for the same shapes. Results have a leading seed axis
     and lie on this host's first device.

@@ -33,7 +33,7 @@ class EnsembleConfig:
     Attributes:
         members: networks.
         elites: of them, the best on the holdout, which are used.
-        hidden: widths of the layers of a member.
+        hidden_dims: widths of the layers of a member.
         activation: swish, relu, leaky_relu or gelu.
         layer_norm: layer normalisation before each activation.
         initialiser: of the weights: `truncated_normal`, std `1 / (2 sqrt(fan_in))` (PETS), or
@@ -78,7 +78,7 @@ class EnsembleConfig:
 
     members: int = positive(7)
     elites: int = positive(5)
-    hidden: tuple[int, ...] = positive((200, 200, 200, 200))
+    hidden_dims: tuple[int, ...] = positive((200, 200, 200, 200))
     activation: str = "swish"
     layer_norm: bool = False
     initialiser: str = "truncated_normal"
@@ -112,10 +112,10 @@ class EnsembleConfig:
             raise unknown("activation", self.activation, ACTIVATIONS)
         if self.initialiser not in INITIALISERS:
             raise unknown("initialiser", self.initialiser, INITIALISERS)
-        fits = len(self.weight_decay) in (1, len(self.hidden) + 1)
+        fits = len(self.weight_decay) in (1, len(self.hidden_dims) + 1)
         if not fits and self.weight_decay != PETS_DECAY:
             raise ConfigError(
-                "weight_decay", self.weight_decay, f"1 or {len(self.hidden) + 1} values"
+                "weight_decay", self.weight_decay, f"1 or {len(self.hidden_dims) + 1} values"
             )
         if self.cosine and self.lr_drop is not None:
             expected = "one way of lowering the rate: without lr_drop"
@@ -125,7 +125,7 @@ class EnsembleConfig:
 
     def layer_decay(self) -> tuple[float, ...]:
         """Weight decay of every hidden layer and of the head."""
-        layers, own = len(self.hidden) + 1, self.weight_decay
+        layers, own = len(self.hidden_dims) + 1, self.weight_decay
         if len(own) == layers:
             return own
         places = np.linspace(0.0, len(own) - 1.0, layers)

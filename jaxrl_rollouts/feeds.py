@@ -1,6 +1,6 @@
 """Data that do not fit into memory: what a training draws next is read while it computes.
 
-A feed stands in the place of `loop.train`'s data. It knows which rows every update will draw,
+A feed stands in the place of `train_loop`'s data. It knows which rows every update will draw,
 because random streams depend on keys and not on what was learned, and reads just those, one
 iteration ahead, on a thread of its own.
 """
@@ -32,8 +32,8 @@ _NEAR, _AT_ONCE = 4096, 1_048_576
 
 
 @runtime_checkable
-class Feed(Protocol):
-    """What `loop.train` takes as its data where they come by and by.
+class DataStream(Protocol):
+    """What `train_loop` takes as its data where they come by and by.
 
     Attributes:
         known: what `init` is given in place of the data.
@@ -65,11 +65,11 @@ class Drawn(NamedTuple):
     batches: PyTree
 
 
-class ReadAhead:
-    """A `Feed` of rows in a file, for learners whose state has a `key`.
+class Prefetcher:
+    """A `DataStream` of rows in a file, for learners whose state has a `key`.
 
     Args:
-        known: see `Feed`.
+        known: see `DataStream`.
         plan: `keys [seeds] -> (places, keys)`: what an iteration that begins with these keys
             reads, and the keys that it ends with. Runs on the CPU.
         read: `places -> rows`, numpy, leaves `[seeds, ...]`.
@@ -86,7 +86,7 @@ class ReadAhead:
         self._next: Future | None = None
 
     def begin(self, state: PyTree, place: Callable[[PyTree], PyTree]) -> None:
-        """See `Feed`."""
+        """See `DataStream`."""
         # A copy on the host: the loop gives the state's own buffers to its first iteration.
         data, kind = np.array(jax.random.key_data(state.key)), jax.random.key_impl(state.key)
         self._keys: tuple[Any, Any] = data, kind
@@ -102,19 +102,19 @@ class ReadAhead:
         return self._place(self._read(jax.tree.map(np.asarray, places)))
 
     def look(self) -> PyTree:
-        """See `Feed`; what went wrong on the thread is raised here."""
+        """See `DataStream`; what went wrong on the thread is raised here."""
         assert self._next is not None, "begin comes first"
         return self._next.result()
 
     def take(self) -> PyTree:
-        """See `Feed`."""
+        """See `DataStream`."""
         rows, self._next = self.look(), None
         assert self._thread is not None
         self._next = self._thread.submit(self._ahead)
         return rows
 
     def close(self) -> None:
-        """See `Feed`."""
+        """See `DataStream`."""
         if self._thread is not None:
             self._thread.shutdown(cancel_futures=True)
         self._thread = self._next = None
@@ -201,7 +201,7 @@ def blocks(count: int, size: int = BLOCK) -> Iterator[slice]:
 
 
 @contextlib.contextmanager
-def closing(feed: Feed | None) -> Iterator[None]:
+def closing(feed: DataStream | None) -> Iterator[None]:
     """Close a feed at the end, if there is one."""
     try:
         yield

@@ -1,6 +1,6 @@
 """Gaussian ensembles in one call: standardise, hold out, fit, keep the elites.
 
-fitted = fit_ensemble(x, y, EnsembleConfig(hidden=(64, 64)))   # x [n, I], y [n, O]
+fitted = fit_ensemble(x, y, EnsembleConfig(hidden_dims=(64, 64)))   # x [n, I], y [n, O]
 prediction = fitted.predict(x)                                 # mean and std [E, n, O]
 """
 
@@ -21,7 +21,7 @@ from .errors import DataError
 from .fit_data import split_holdout
 from .fitting import FitState, Fitter, elite_members, make_fitter
 from .gaussian import Gaussian
-from .loop import Trained, train
+from .loop import Trained, train_loop
 from .outside import find_offset, subtract, to_numbers
 from .record.context import RunContext
 from .scaler import Scaler, fit_scaler
@@ -111,7 +111,7 @@ def fit_ensemble(
     scalers = fit_scaler(jnp.asarray(x)), fit_scaler(jnp.asarray(y))
     scaled = (np.asarray(s.normalise(jnp.asarray(v))) for s, v in zip(scalers, (x, y), strict=True))
     fitter = make_fitter(config, x.shape[1], y.shape[1])
-    trained = train(
+    trained = train_loop(
         fitter.update,
         fitter.init,
         jax.random.split(jax.random.key(key) if isinstance(key, int) else key, seeds),

@@ -18,7 +18,7 @@ import numpy as np
 import optax
 
 from .configs import check
-from .descent import descend
+from .descent import gradient_step
 from .ensemble import Ensemble, ensemble, select_members
 from .ensemble_config import ACTIVATIONS, INITIALISERS, EnsembleConfig
 from .fit_data import FitData
@@ -66,7 +66,7 @@ class _GaussianMLP(nn.Module):
             x = jnp.clip(x, -c.input_clip, c.input_clip)
         own = c.variance == "row"
         mlp = MLP(
-            c.hidden,
+            c.hidden_dims,
             (self.outputs,) * (2 if own else 1),
             ACTIVATIONS[c.activation],
             c.layer_norm,
@@ -98,7 +98,7 @@ def make_optimiser(config: EnsembleConfig) -> optax.GradientTransformation:
 
     The learning rate is the last part of its state, where `update` can lower it.
     """
-    depth, decay = len(config.hidden), config.layer_decay()
+    depth, decay = len(config.hidden_dims), config.layer_decay()
 
     def weights(params: PyTree) -> PyTree:
         def of(path: tuple, leaf: jax.Array) -> float:
@@ -251,7 +251,7 @@ def update(
 
     def one(carry: tuple, chosen: jax.Array) -> tuple[tuple, jax.Array]:
         x, y = data.inputs[chosen], data.targets[chosen]
-        *after, value, _ = descend(parts.optimiser, loss, *carry, parts, x, y)
+        *after, value, _ = gradient_step(parts.optimiser, loss, *carry, parts, x, y)
         return tuple(after), value
 
     index = epoch_order(parts, state, data)

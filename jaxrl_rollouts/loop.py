@@ -27,7 +27,7 @@ from . import devices, memory, processes
 from .brief import brief
 from .chunks import Axes, Init, Update, beginning, compiled, placed, run_fed
 from .errors import ConfigError
-from .feeds import Feed, closing
+from .feeds import DataStream, closing
 from .finite import OnDivergence, Seeds
 from .record.about import seed_facts, warnings_of
 from .record.context import RunContext, poll
@@ -37,7 +37,7 @@ from .trees import PyTree
 
 
 class Trained(NamedTuple):
-    """What `train` returns.
+    """What `train_loop` returns.
 
     Attributes:
         state: the final state, leading axis = seeds; spread over `mesh` if one was given
@@ -60,11 +60,11 @@ class Trained(NamedTuple):
     __repr__ = brief
 
 
-def train(
+def train_loop(
     update: Update,
     init: Init,
     keys: PyTree,
-    data: PyTree | Feed = (),
+    data: PyTree | DataStream = (),
     *,
     per_seed: PyTree = False,
     iterations: int,
@@ -87,11 +87,11 @@ def train(
 
     Args:
         update: one iteration for one seed; may itself scan over many gradient steps. The same
-            function object compiles once per process, however often `train` is called with it.
+            function object compiles once per process, however often `train_loop` is called with it.
         init: `(key, data) -> state` of one seed. Compiled once per process, like `update`.
         keys: `[seeds]` typed keys, consumed; or any tree with a leading seed axis that `init`
             takes as its first argument.
-        data: what both are given; a `Feed` where it is too large for the memory.
+        data: what both are given; a `DataStream` where it is too large for the memory.
         per_seed: which parts of `data` have a leading seed axis and are seen by their own seed
             only: a prefix of `data` with True and False for leaves, as `in_axes` is for `vmap`.
         iterations: how many times to apply `update`.
@@ -135,7 +135,7 @@ def train(
     began = time.perf_counter()
     schedule = _Schedule(iterations, chunk, evaluate_every, frozenset(evaluate_at))
     schedule.check()
-    feed = data if isinstance(data, Feed) else None
+    feed = data if isinstance(data, DataStream) else None
     data = jax.tree.map(jnp.asarray, feed.known if feed else data)
     seeds, axes = len(jax.tree.leaves(keys)[0]), Axes.of(per_seed)
     _check_rows(data, per_seed, seeds)
@@ -259,7 +259,7 @@ class _Calls:
 
     update: Update
     data: PyTree
-    feed: Feed | None
+    feed: DataStream | None
     axes: Axes
     schedule: _Schedule
 

@@ -2,8 +2,8 @@
 
 The engine imports neither `offline` nor `pde`: packages announce an `Experiment` in the group
 `jaxrl_rollouts.experiments` and a `Command` in `jaxrl_rollouts.commands`, as `module:OBJECT`. A
-module that imports no jax may announce the `Listing`s of experiments in `jaxrl_rollouts.listings`,
-a mapping by name: then they are listed, and mistyped choices refused, without importing them. What
+module that imports no jax may announce each `ExperimentInfo` in `jaxrl_rollouts.listings`, a
+mapping by name: then they are listed, and mistyped choices refused, without importing them. What
 goes into the groups of agents, methods and environments is described in `offline.agents.registry`,
 `offline.methods.registry` and `offline.environments.registry`.
 """
@@ -40,7 +40,7 @@ _TRUSTED: set[str] = set()  # names of code that the user of this process typed
 
 
 @dataclass(frozen=True)
-class Listing:
+class ExperimentInfo:
     """What is known of an experiment without importing it.
 
     Attributes:
@@ -74,12 +74,12 @@ class Listing:
 
     def experiment(self, config_type: type, presets: Mapping[str, Any], run: Run) -> Experiment:
         """The `Experiment` that is listed here."""
-        listed = {f.name: getattr(self, f.name) for f in fields(Listing)}
+        listed = {f.name: getattr(self, f.name) for f in fields(ExperimentInfo)}
         return Experiment(config_type=config_type, presets=presets, run=run, **listed)
 
 
 @dataclass(frozen=True)
-class Experiment(Listing):
+class Experiment(ExperimentInfo):
     """One claim of one paper, or one job, that ends in a report.
 
     Attributes:
@@ -160,9 +160,9 @@ def load_experiment(name: str) -> Experiment:
     return _load(EXPERIMENTS, "experiment", name)
 
 
-def listings() -> dict[str, Listing]:
+def listings() -> dict[str, ExperimentInfo]:
     """What is known of experiments without importing them, by name."""
-    known: dict[str, Listing] = {}
+    known: dict[str, ExperimentInfo] = {}
     for entry in entries(LISTINGS).values():
         known |= entry.load()
     return known

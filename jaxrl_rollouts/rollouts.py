@@ -36,7 +36,7 @@ class StepResult(NamedTuple):
     uncertainty: jax.Array  # float32: how uncertain the model is here; 0 for true dynamics
 
 
-def outcome(batch: int, **fields: jax.Array) -> StepResult:
+def step_result(batch: int, **fields: jax.Array) -> StepResult:
     """A `StepResult` for `batch` rows whose unnamed fields are zero or False."""
     zero, no = jnp.zeros((batch,), jnp.float32), jnp.zeros((batch,), bool)
     return StepResult(zero, no, no, zero)._replace(**fields)

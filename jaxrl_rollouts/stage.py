@@ -131,7 +131,7 @@ class Output:
     """Output of a stage while it runs: its history, the loggers, the progress bar.
 
     Args:
-        stage, context: as for `loop.train`.
+        stage, context: as for `train_loop`.
         done: what is reached.
         of: iterations in all.
         unit, units: what the progress bar counts, and how many an iteration has.

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from .agents.td3_awr import Td3AwrConfig as Td3AwrConfig
     from .agents.td3_bc import Td3Bc as Td3Bc
     from .agents.td3_bc import Td3BcConfig as Td3BcConfig
-    from .behaviours.made import load_dataset as load
+    from .behaviours.made import load as load
     from .choosing.choose import ChooseConfig as ChooseConfig
     from .choosing.choose import choose as choose
     from .choosing.fqe import fqe as fqe
@@ -82,14 +82,14 @@ if TYPE_CHECKING:
     from .online.train import train_online as train_online
     from .policy import Policy as Policy
     from .policy import load_policy as load_policy
-    from .policy_value import imagined_value as imagined_value
+    from .policy_value import model_value as model_value
     from .recipes import recipe as recipe
     from .result import TrainResult as TrainResult
     from .synthetic.synthesis import synthesise as synthesise
     from .worlds.any_step import AnyStepConfig as AnyStepConfig
     from .worlds.dynamics import true_dynamics as true_dynamics
     from .worlds.fit import WorldModelConfig as WorldModelConfig
-    from .worlds.fit import fit_worlds as fit_worlds
-    from .worlds.trust import uncertainty_threshold as uncertainty_threshold
+    from .worlds.fit import fit_world_models as fit_world_models
+    from .worlds.thresholds import uncertainty_threshold as uncertainty_threshold
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

@@ -12,7 +12,7 @@ from jaxrl_rollouts.cli.before import check_file
 from jaxrl_rollouts.cli.parsing import call
 from jaxrl_rollouts.configs import SEED, Range
 from jaxrl_rollouts.errors import ConfigError, UserError
-from jaxrl_rollouts.plugins import Command, Listing
+from jaxrl_rollouts.plugins import Command, ExperimentInfo
 
 from .acting_commands import environment_of
 from .methods import METHODS
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .saved_policies import SavedPolicy
 
 # The main job; known without importing it.
-MAIN_JOB = Listing(
+MAIN_JOB = ExperimentInfo(
     "offline",
     "the main job: dataset -> (world model ->) RAVL, TD3+BC, IQL, ... -> evaluation",
     "",

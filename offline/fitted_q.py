@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts.configs import layers, number, positive, step_size
-from jaxrl_rollouts.descent import descend
+from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.ensemble import Ensemble, ensemble
 from jaxrl_rollouts.networks import MLP, from_linen
 from jaxrl_rollouts.scaler import Scaler
@@ -36,7 +36,7 @@ class FqeConfig:
 
     Attributes:
         members: critics, each of a bootstrap of the episodes.
-        hidden: widths of each.
+        hidden_dims: widths of each.
         steps: gradient steps; at least three time constants, `steps tau (1 - gamma) >= 3`.
         batch_size: rows of a gradient step.
         lr, weight_decay: of AdamW.
@@ -46,7 +46,7 @@ class FqeConfig:
     """
 
     members: int = positive(5)
-    hidden: tuple[int, ...] = layers((64, 64))
+    hidden_dims: tuple[int, ...] = layers((64, 64))
     steps: int = positive(50_000)
     batch_size: int = positive(256)
     lr: float = step_size(3e-4)
@@ -106,7 +106,7 @@ class FqeParts(NamedTuple):
 def make_fqe(config: FqeConfig, agent: Agent, sizes: tuple[int, int], discount: float) -> Fqe:
     """Bind the functions of this module. Equal arguments give the same ones."""
     shapes = (jax.ShapeDtypeStruct((1, size), jnp.float32) for size in sizes)
-    critics = ensemble(from_linen(MLP(config.hidden, (1,)), *shapes), config.members)
+    critics = ensemble(from_linen(MLP(config.hidden_dims, (1,)), *shapes), config.members)
     optimiser = optax.adamw(config.lr, weight_decay=config.weight_decay)
     parts = FqeParts(config, agent, critics, optimiser, discount)
     begin, step, state, pair = (functools.partial(f, parts) for f in (init, update, v, q))
@@ -172,7 +172,7 @@ def update(
         index = jax.random.randint(row_key, (config.batch_size,), 0, len(data.rows.rewards))
         batch = jax.tree.map(lambda x: x[index], data.rows)
         target, clipped = bellman_target(parts, state.target, data, act_key, batch)
-        critic, moments, value, _ = descend(
+        critic, moments, value, _ = gradient_step(
             parts.optimiser,
             loss,
             state.critic,

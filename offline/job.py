@@ -25,7 +25,7 @@ from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.record.progress import interactive
 from jaxrl_rollouts.trees import PyTree
 
-from .behaviours.made import HasEpisodes, load_dataset, undeclared
+from .behaviours.made import HasEpisodes, load, undeclared
 from .data import Dataset
 from .environments import Environment
 from .matching import EnvironmentLike, matched
@@ -72,7 +72,7 @@ def train(
         evaluations: during the training, evenly spread.
         episodes: of an evaluation, per seed.
         environment: of the evaluation; None takes what the dataset says, "none" has no simulator.
-        dynamics: rolled in place of world models fitted here; of `fit_worlds(...).dynamics`,
+        dynamics: rolled in place of world models fitted here; of `fit_world_models(...).dynamics`,
             `true_dynamics`, or your own.
         world_models: parameters of `dynamics`, leading axis = seeds; `()` where it has none.
         sweep: values of a method's coefficient, `{"penalty": (1, 2, 5)}`, trained side by side in
@@ -94,7 +94,7 @@ def train(
         Interrupted: the context's stop flag was raised; the run can be resumed.
     """
     if not isinstance(dataset, Dataset):
-        dataset = load_dataset(dataset, seed, **undeclared(dataset))
+        dataset = load(dataset, seed, **undeclared(dataset))
     changes = {} if steps is None else {"steps": steps}
     settings, name = method_of(method, preset, dataset, changes)
     looks = LOOKS[name]

@@ -3,7 +3,7 @@
 jaxrl-rollouts run offline                                  # Pendulum data made on the spot
 jaxrl-rollouts run offline --dataset hopper-mixed --method mobile --preset long
 jaxrl-rollouts run offline --method cql --steps 20000       # no world model at all
-jaxrl-rollouts run offline --method mopo --agent.hidden 256 256 --penalty 5
+jaxrl-rollouts run offline --method mopo --agent.hidden-dims 256 256 --penalty 5
 jaxrl-rollouts run offline --method my_file.py:MyMethod     # one of your own
 """
 
@@ -25,7 +25,7 @@ from jaxrl_rollouts.reports.report import Report
 
 from . import report as page
 from .agents.critics import bootstrap_rate
-from .behaviours.made import MADE, PENDULUM, is_program, load_dataset, undeclared
+from .behaviours.made import MADE, PENDULUM, is_program, load, undeclared
 from .choosing.choice import Choice
 from .choosing.choose import PRESETS as CHOOSING
 from .choosing.choose import choose
@@ -38,7 +38,7 @@ from .matching import matched, unlike
 from .method import Job, Method
 from .methods import METHODS, MethodName
 from .methods.mopo import Mopo
-from .policy_value import imagined_value
+from .policy_value import model_value
 from .recipes import LOOKS, PRESETS, Preset, recipe, source_of
 from .result import TrainResult
 from .task import behaviour, line_of, warnings_of
@@ -135,7 +135,7 @@ def report_of(result: TrainResult, job: Job) -> Report:
         found = quality(source)
         report.table("world model", [page.world_row(source, found)], page.WORLD)
         page.draw_world(report, found)
-        imagined = imagined_value(result, seed=job.seed)
+        imagined = model_value(result, seed=job.seed)
         rows[1] |= {"imagined value": imagined.value, "spread of members": imagined.spread}
         report.number("imagined value", imagined.value)
         report.note(page.IMAGINED)
@@ -195,7 +195,7 @@ def opened(config: Config) -> Dataset:
     given: dict[str, Any] = {n: getattr(config, n) for n in declared if getattr(config, n)}
     stream = {} if is_program(config.dataset) else {"stream": config.stream}
     given |= undeclared(config.dataset, **given) | stream
-    return load_dataset(config.dataset, config.seed, **given)
+    return load(config.dataset, config.seed, **given)
 
 
 def prepare(config: Config) -> list[str]:

@@ -252,7 +252,7 @@ class Prepared(NamedTuple):
         acts: settings of the agent that acts, as a policy's file has them.
         env: the environment as the agent sees it.
         source: what was learned from: a `Task`, or world models.
-        per_seed: which parts of the data each seed has for itself, as for `loop.train`.
+        per_seed: which parts of the data each seed has for itself, as for `train_loop`.
         about: further settings that checkpoints are compared by, by name.
         reward: the view of the rewards that was learned from.
         save_every_seconds: least time between two checkpoints.

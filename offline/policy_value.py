@@ -42,7 +42,7 @@ class ImaginedValue(NamedTuple):
         return self.by_member.std(1)
 
 
-def imagined_value(
+def model_value(
     result: TrainResult, world: Source | None = None, *, seed: int = 0
 ) -> ImaginedValue:
     """Play what was trained in world models: `sum_t gamma^t r_t` until `gamma^t` is a hundredth.

@@ -91,7 +91,7 @@ def recipe(
             `paper`.
         dataset: with `paper`, the one whose published settings are taken.
         **changes: settings instead of the recipe's; of nested ones a mapping,
-            `agent={"hidden": (64, 64)}`; another agent by its name, `agent={"cql": {}}`.
+            `agent={"hidden_dims": (64, 64)}`; another agent by its name, `agent={"cql": {}}`.
 
     Raises:
         ConfigError: an unknown method, preset or setting.

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.finite import OnDivergence
-from jaxrl_rollouts.loop import Trained, train
+from jaxrl_rollouts.loop import Trained, train_loop
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.rollouts import where_rows
 from jaxrl_rollouts.trees import PyTree
@@ -52,15 +52,15 @@ def train_learner(
         key: consumed; seed `i` uses `split(key, seeds)[i]`.
         seeds: how many.
         iterations: of the loop, each of `learner.per_iteration` gradient steps.
-        per_seed: which parts of the data each seed has for itself, as for `loop.train`.
+        per_seed: which parts of the data each seed has for itself, as for `train_loop`.
         evaluate: of `evaluator`, say.
         evaluate_every, evaluate_at, stage, context, save_every_seconds, about, on_divergence: as
-            for `loop.train`.
+            for `train_loop`.
 
     Returns:
         `Trained` whose state is the learner's with a leading seed axis.
     """
-    return train(
+    return train_loop(
         learner.update,
         learner.init,
         jax.random.split(key, seeds),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from jaxrl_rollouts.cli.parsing import call
-from jaxrl_rollouts.plugins import Command, Listing
+from jaxrl_rollouts.plugins import Command, ExperimentInfo
 
 from .generate_command import generate_for
 from .inspection import inspect
@@ -14,7 +14,7 @@ from .roll_command import roll
 
 SUMMARY = "Make and look at fields of partial differential equations, train and roll emulators."
 # What `pde train` runs; known without importing it.
-TRAIN = Listing(
+TRAIN = ExperimentInfo(
     "pde_train",
     "a file of fields: train an emulator, roll it over trajectories it has not seen",
     "",

@@ -139,7 +139,7 @@ class Emulator(NamedTuple):
         stages: as `step`, but `[K + 1, H * C, *space]`, the field after 0, 1, ... K refinements;
             the last is what `step` returns. None where nothing is refined.
         about: what it and its network were made with, by name: a training's checkpoints say it, so
-            that they are not taken for another emulator's (`loop.train`).
+            that they are not taken for another emulator's (`train_loop`).
     """
 
     init: Callable[[jax.Array], PyTree]

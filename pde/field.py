@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from jaxrl_rollouts.rollouts import Model, StepResult, outcome, rollout
+from jaxrl_rollouts.rollouts import Model, StepResult, rollout, step_result
 from jaxrl_rollouts.trees import PyTree
 
 from .emulator import Conditions, Emulator
@@ -32,7 +32,7 @@ def field_model(stepper: Stepper, *, own_params: bool = False) -> Model:
         keys = jax.random.split(key, batch)
         axes = (0 if own_params else None, 0, 0)
         following = jax.vmap(stepper, in_axes=axes)(params, keys, state)
-        return following, outcome(batch)
+        return following, step_result(batch)
 
     return Model(step)
 

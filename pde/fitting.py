@@ -24,7 +24,7 @@ from jaxrl_rollouts.descent import AveragedState
 from jaxrl_rollouts.devices import BATCH
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.feeds import Stream
-from jaxrl_rollouts.loop import Trained, train
+from jaxrl_rollouts.loop import Trained, train_loop
 from jaxrl_rollouts.outside import to_numbers
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.history import History
@@ -171,7 +171,7 @@ def fit(
         validation: other trajectories; the error of a step on them is in the history, and the
             weights of the lowest are kept for each seed.
         evaluations: how often that is measured.
-        stage, context: as for `loop.train`.
+        stage, context: as for `train_loop`.
         stream: leave the fields on the disk and read windows while training: `auto`, where they
             do not fit into memory; `always`; `never`.
 
@@ -206,7 +206,7 @@ def fit(
     key = jax.random.key(key) if isinstance(key, int) else key
     begin, keys = _beginning(functions.init, jax.random.split(key, seeds), start)
     validated = Validation.of(own, validation) if validation is not None else None
-    trained = train(
+    trained = train_loop(
         functions.update,
         begin,
         keys,
@@ -291,7 +291,7 @@ def _striding(own: TrainedEmulator, strides: Sequence[int], dt: float | None) ->
 def _beginning(
     init: Callable[..., AveragedState], keys: jax.Array, start: PyTree | None
 ) -> tuple[Callable[..., AveragedState], Any]:
-    """`init` of `loop.train` and its first argument: keys, with parameters where some are given."""
+    """`init` of `train_loop` and its first argument: keys, with parameters where some are given."""
     return (init, keys) if start is None else (_from_params(init), (keys, start))
 
 

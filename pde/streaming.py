@@ -15,7 +15,7 @@ import numpy as np
 from jaxrl_rollouts.descent import iteration_keys
 from jaxrl_rollouts.feeds import (
     Drawn,
-    ReadAhead,
+    Prefetcher,
     Stream,
     blocks,
     mapped,
@@ -83,7 +83,7 @@ def windows_feed(
     scale: Callable[[np.ndarray], np.ndarray],
     frames: int,
     config: Training,
-) -> ReadAhead:
+) -> Prefetcher:
     """The data of a `make_training` update, read from the file of `all_fields`.
 
     Args:
@@ -101,7 +101,7 @@ def windows_feed(
         windows: Any = scale(scattered(path, index, axes=2))
         return Drawn(PickedWindows(windows, seen))
 
-    return ReadAhead((), make_plan(config, frames, *shape[:2]), read)
+    return Prefetcher((), make_plan(config, frames, *shape[:2]), read)
 
 
 @functools.lru_cache(maxsize=32)

@@ -63,7 +63,7 @@ class Training:
 
 @functools.lru_cache(maxsize=32)
 def make_training(emulator: Emulator, config: Training) -> AveragedTraining:
-    """Functions for `loop.train`. Equal arguments give the same functions."""
+    """Functions for `train_loop`. Equal arguments give the same functions."""
     check(config)
     cosine = optax.cosine_decay_schedule(
         config.lr, config.steps - config.warmup, config.final_lr / config.lr

@@ -116,7 +116,7 @@ def condition_scalings(fields: FieldSet, names: tuple[str, ...] | None) -> dict[
 
 
 def learned_from(own: TrainedEmulator, objective: Any, training: Training) -> dict[str, Any]:
-    """What decides what an emulator learns, by name (`loop.train`): first what was chosen, then
+    """What decides what an emulator learns, by name (`train_loop`): first what was chosen, then
     what was measured.
     """
     about = dict(own.emulator.about)

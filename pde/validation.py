@@ -26,7 +26,7 @@ KEY = 0  # of a stochastic emulator's noise: the same at every evaluation, so th
 
 
 class Validation:
-    """An `evaluate` of `loop.train` that keeps the best averaged weights of every seed.
+    """An `evaluate` of `train_loop` that keeps the best averaged weights of every seed.
 
     Args:
         emulator: whose steps are measured.

@@ -27,7 +27,7 @@ from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
-from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
+from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load
 from jaxrl_rollouts.offline.data import Dataset, Transitions, episode_returns, to_device
 from jaxrl_rollouts.offline.data.transitions import RewardView, reward_scale
 from jaxrl_rollouts.offline.environments import Environment, make
@@ -44,7 +44,7 @@ AGENTS: Mapping[str, Any] = {
     "bc": BcConfig(),
     "td3_bc": Td3BcConfig(),
     "iql": IqlConfig(cosine=False),
-    "cql": CqlConfig(normalise=False),  # d3rlpy takes observations as they are
+    "cql": CqlConfig(normalize_obs=False),  # d3rlpy takes observations as they are
     "sac": SacConfig(),
 }
 REWARDS: Mapping[str, RewardView] = {"iql": "iql"}  # of both sides; raw for the others
@@ -93,7 +93,7 @@ class Config:
 
 def our_agent(name: str, config: Config) -> Any:
     """An agent with the networks that are compared; all else is its paper's."""
-    return replace(AGENTS[name], hidden=(config.width,) * config.layers)
+    return replace(AGENTS[name], hidden_dims=(config.width,) * config.layers)
 
 
 def their_options(name: str, ours: Any) -> dict[str, Any]:
@@ -110,9 +110,9 @@ def their_options(name: str, ours: Any) -> dict[str, Any]:
     if name == "td3_bc":
         return both | {
             "alpha": ours.alpha,
-            "target_smoothing_sigma": ours.noise,
+            "target_smoothing_sigma": ours.policy_noise,
             "target_smoothing_clip": ours.noise_clip,
-            "update_actor_interval": ours.delay,
+            "update_actor_interval": ours.policy_freq,
         }
     if name == "iql":
         return both | {
@@ -203,7 +203,7 @@ def theirs(name: str, rows: Path, config: Config, seed: int) -> Theirs:
         "width": config.width,
         "layers": config.layers,
         "batch": config.batch,
-        "normalise": getattr(ours, "normalise", False),
+        "normalise": getattr(ours, "normalize_obs", False),
         "options": their_options(name, ours),
         "threads": len(os.sched_getaffinity(0)),
     }
@@ -255,7 +255,7 @@ def played(peer: Peer, env: Environment, key: jax.Array, episodes: int) -> float
 def run(config: Config, context: RunContext) -> Report:
     """Everyone on every dataset, one after the other."""
     report = Report.of(context, config.seeds)
-    sets = {name: load_dataset(name, config.seed) for name in config.datasets}
+    sets = {name: load(name, config.seed) for name in config.datasets}
     sides = (OURS, *([THEIRS] if config.peer_python else []))
     trainers: Mapping[str, Callable[..., Trained]] = {OURS: train_ours, THEIRS: train_theirs}
 

@@ -1,7 +1,7 @@
 """Predicted against measured peak memory of trainings that are large in one way or another.
 
 Every training runs in a process of its own, whose highest resident memory is asked of the
-operating system at the end; before each of its stages `loop.train` has said what it will take
+operating system at the end; before each of its stages `train_loop` has said what it will take
 (`jaxrl_rollouts/memory.py`), and the highest of these is the prediction.
 """
 
@@ -39,7 +39,7 @@ class Config:
         horizon: of the rollouts of a model-based agent.
         points: of the grid of a PDE-Refiner.
         steps: gradient steps of each.
-        hidden: layers of agents.
+        hidden_dims: layers of agents.
         member_hidden: layers of members.
     """
 
@@ -49,7 +49,7 @@ class Config:
     horizon: int = positive(1000)
     points: int = positive(256)
     steps: int = positive(500)
-    hidden: tuple[int, ...] = layers((64, 64))
+    hidden_dims: tuple[int, ...] = layers((64, 64))
     member_hidden: tuple[int, ...] = layers((200, 200, 200, 200))
 
 

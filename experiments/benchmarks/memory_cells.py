@@ -14,15 +14,14 @@ import numpy as np
 from jaxrl_rollouts import devices, memory
 from jaxrl_rollouts.config_json import from_json
 from jaxrl_rollouts.feeds import Stream
-from jaxrl_rollouts.offline.behaviours.made import load_dataset
-from jaxrl_rollouts.offline.data import load
+from jaxrl_rollouts.offline.behaviours.made import load
 from jaxrl_rollouts.offline.data.d4rl import write_d4rl
 from jaxrl_rollouts.offline.job import train
 from jaxrl_rollouts.offline.method import Method
 from jaxrl_rollouts.offline.methods import MethodName
 from jaxrl_rollouts.offline.neubay.posterior import PosteriorConfig
 from jaxrl_rollouts.offline.recipes import recipe
-from jaxrl_rollouts.offline.worlds.fit import fit_worlds
+from jaxrl_rollouts.offline.worlds.fit import fit_world_models
 from jaxrl_rollouts.pde.files import from_arrays
 from jaxrl_rollouts.pde.fitting import fit
 from jaxrl_rollouts.record.run import Run
@@ -48,7 +47,7 @@ def main(cell: str, config: Config, folder: Path) -> dict[str, float]:
 
 def model_based(name: MethodName, config: Config, **more: Any) -> Method:
     """Small networks, and world models of one epoch that all seeds share."""
-    agent, world = {"hidden": config.hidden}, {"max_epochs": 1, "shared": True}
+    agent, world = {"hidden_dims": config.hidden_dims}, {"max_epochs": 1, "shared": True}
     return recipe(name, "small", agent=agent, world=world, steps=config.steps, **more)
 
 
@@ -68,7 +67,7 @@ def on_rows(stream: Stream, config: Config, folder: Path, run: Run) -> None:
     """TD3+BC on the file."""
     os.environ["JAXRL_ROLLOUTS_ROWS"] = str(folder / "streamed")
     data = load(made_file(config, folder), stream=stream)
-    method = recipe("td3_bc", "small", hidden=config.hidden, steps=config.steps)
+    method = recipe("td3_bc", "small", hidden_dims=config.hidden_dims, steps=config.steps)
     train(data, method, environment="none", **LOOKS, context=run)
 
 
@@ -94,10 +93,10 @@ def many_members(config: Config, folder: Path, run: Run) -> None:
         PosteriorConfig().ensemble,
         members=config.members,
         elites=config.members,
-        hidden=config.member_hidden,
+        hidden_dims=config.member_hidden,
         max_epochs=2,
     )
-    fit_worlds(ensemble, load_dataset(DATASET), context=run)
+    fit_world_models(ensemble, load(DATASET), context=run)
 
 
 def long_rollouts(config: Config, folder: Path, run: Run) -> None:

@@ -130,7 +130,7 @@ def our_training(settings: AgentConfig, config: Any) -> Callable[[int], loop.Tra
 
 def our_sac(config: Config, width: int, critics: int) -> SacConfig:
     """SAC-N."""
-    return SacConfig(num_critics=critics, hidden=(width,) * config.layers)
+    return SacConfig(num_critics=critics, hidden_dims=(width,) * config.layers)
 
 
 def d3rlpy_settings(config: Config, width: int, critics: int) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def time_rollouts(config: Config) -> list[dict[str, Any]]:
     model = make_world_model(config.ensemble, random_rows(2_000))
     states = jax.jit(jax.vmap(model.fitter.init))(jax.random.split(jax.random.key(0), 1))
     world = jax.tree.map(lambda x: x[0], jax.vmap(model.world)(states))
-    agent = make_sac(SacConfig(hidden=(config.seeds_width,) * 2), OBSERVATIONS, ACTIONS)
+    agent = make_sac(SacConfig(hidden_dims=(config.seeds_width,) * 2), OBSERVATIONS, ACTIONS)
     actor = jax.jit(agent.init)(jax.random.key(1)).actor
     dynamics = learned_dynamics(model.fitter, config.ensemble.elites, termination=never)
     elites = Members(jnp.arange(config.ensemble.elites, dtype=jnp.int32))
@@ -216,7 +216,7 @@ def time_rollouts(config: Config) -> list[dict[str, Any]]:
 def time_environment(config: Config, name: str) -> dict[str, Any]:
     """Steps per second of a true environment with a policy."""
     env = make(name)
-    agent = make_sac(SacConfig(hidden=(64, 64)), env.observation_size, env.action_size)
+    agent = make_sac(SacConfig(hidden_dims=(64, 64)), env.observation_size, env.action_size)
     actor = jax.jit(agent.init)(jax.random.key(2)).actor
     copies = config.host_copies if env.host else config.environment_copies
     steps = min(config.environment_steps, env.max_episode_steps)

@@ -129,7 +129,9 @@ def trainer(learner: Any, data: Any) -> Callable[[int], loop.Trained]:
 
     def train(seeds: int) -> loop.Trained:
         keys = jax.random.split(jax.random.key(1), seeds)
-        return loop.train(learner.update, learner.init, keys, data, iterations=1, stage="speed")
+        return loop.train_loop(
+            learner.update, learner.init, keys, data, iterations=1, stage="speed"
+        )
 
     return train
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from jaxrl_rollouts.errors import MissingExtraError
-from jaxrl_rollouts.offline.behaviours.made import MADE, load_dataset
+from jaxrl_rollouts.offline.behaviours.made import MADE, load
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.matching import environment_of
 from jaxrl_rollouts.offline.task import line_of
@@ -18,7 +18,7 @@ def check_datasets(names: Iterable[str], *, play: bool = True) -> list[str]:
     lines = []
     for name in dict.fromkeys(names):
         if name not in MADE:
-            dataset = load_dataset(name)
+            dataset = load(name)
             lines.append(line_of(dataset, environment_of(dataset) if play else None))
     return lines
 

@@ -21,7 +21,7 @@ from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.loop import train_loop
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.pictures import PALETTE, curve_with_band
@@ -90,7 +90,7 @@ def train_all(config: Config, fitted: rewards.FittedRewards, context: RunContext
 
     def train_penalty(penalty: float, stage: str) -> Cell:
         worlds = jax.tree.map(jnp.asarray, rewards.penalised(fitted.arms, penalty))
-        trained = train(
+        trained = train_loop(
             learner.update,
             learner.init,
             jax.random.split(init_key, seeds),

@@ -21,7 +21,7 @@ from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fit_data import split_holdout
 from jaxrl_rollouts.fitting import FitState, elite_members, make_fitter
-from jaxrl_rollouts.loop import Trained, train
+from jaxrl_rollouts.loop import Trained, train_loop
 from jaxrl_rollouts.record.context import RunContext
 
 from .bandit_task import ARMS, PULLS, Arms
@@ -133,7 +133,7 @@ WINS = (57, 50, 47, 45, 55, 44, 51, 44, 51, 50)
 REWARD_ENSEMBLE = EnsembleConfig(
     members=128,
     elites=100,
-    hidden=(16, 16),
+    hidden_dims=(16, 16),
     activation="leaky_relu",
     layer_norm=True,
     initialiser="uniform",
@@ -205,7 +205,7 @@ def fit_rewards(
     # The same holdout for all members and seeds.
     data = split_holdout(config, inputs, rewards[:, None].astype(np.float32), seed=42)
     fitter = make_fitter(config, ARMS, 1)
-    trained = train(
+    trained = train_loop(
         fitter.update,
         fitter.init,
         jax.random.split(key, seeds),

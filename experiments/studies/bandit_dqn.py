@@ -18,7 +18,7 @@ import optax
 from flax import linen as nn
 
 from jaxrl_rollouts.configs import check, fraction, layers, number, positive, step_size
-from jaxrl_rollouts.descent import descend
+from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.networks import MLP, from_linen, uniform
 from jaxrl_rollouts.offline.method import Agent, Learner
 from jaxrl_rollouts.offline.recurrent import tapes
@@ -282,7 +282,7 @@ def update(
 ) -> tuple[DqnState, dict[str, jax.Array]]:
     """One gradient step, and the targets follow; nothing is drawn."""
     del key
-    params, moments, _, metrics = descend(
+    params, moments, _, metrics = gradient_step(
         nets.optimiser, loss, state.params, state.moments, nets, state.target, tape
     )
     target: Any = optax.incremental_update(params, state.target, nets.config.tau)

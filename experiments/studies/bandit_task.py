@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxrl_rollouts.offline.method import Agent
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig, Parts
-from jaxrl_rollouts.rollouts import Members, Model, StepResult, outcome, rollout
+from jaxrl_rollouts.rollouts import Members, Model, StepResult, rollout, step_result
 
 from .bandit_dqn import DqnConfig, Task
 
@@ -70,7 +70,7 @@ def _proceed(
 ) -> tuple[BanditState, StepResult]:
     batch, time = action.shape[0], state.time + 1
     seen = [jnp.zeros((batch, 1)), jax.nn.one_hot(action, ARMS), rewarded[:, None]]
-    out = outcome(batch, truncated=time >= PULLS, **fields)
+    out = step_result(batch, truncated=time >= PULLS, **fields)
     return BanditState(jnp.concatenate(seen, -1), time), out
 
 
@@ -182,7 +182,7 @@ def play(
 def bandit_evaluator(
     agent: Agent, key: jax.Array, *, seeds: int, episodes: int
 ) -> Callable[[Any, int], dict[str, np.ndarray]]:
-    """An `evaluate` for `loop.train`: greedy play of true bandits.
+    """An `evaluate` for `train_loop`: greedy play of true bandits.
 
     Records `return A` and `unknown A`, `[seeds]`: reward per pull and share of pulls of arm 1 where
     that pays A.

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.environments.base import Environment, true_model
-from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined
+from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, EliteSamples
 from jaxrl_rollouts.rollouts import Model, StepResult
 from jaxrl_rollouts.trees import PyTree
 
@@ -79,17 +79,17 @@ def blended_dynamics(learned: Dynamics, env: Environment) -> Dynamics:
             uncertainty=_mix(params.truth, jnp.zeros_like(out.uncertainty), out.uncertainty),
         )
 
-    def imagine(
+    def sample_elites(
         params: Blend, key: jax.Array, observations: jax.Array, actions: jax.Array
-    ) -> Imagined:
+    ) -> EliteSamples:
         real_key, learned_key = jax.random.split(key)
         real, _ = truth.step(None, real_key, observations, actions, None)
-        imagined = learned.imagine(params.world, learned_key, observations, actions)
+        imagined = learned.sample_elites(params.world, learned_key, observations, actions)
         following = _mix(params.truth, real, imagined.next_observations)
 
         def known(function: Any) -> jax.Array:
             return jax.vmap(function, in_axes=(None, None, 0))(observations, actions, following)
 
-        return Imagined(known(reward), following, known(termination))
+        return EliteSamples(known(reward), following, known(termination))
 
-    return Dynamics(Model(step), imagine, learned.members, learned.measured)
+    return Dynamics(Model(step), sample_elites, learned.members, learned.measured)

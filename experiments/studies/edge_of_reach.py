@@ -18,7 +18,7 @@ from jaxrl_rollouts.compare.grid import Cell, run_grid
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.critics import bootstrap_rate
-from jaxrl_rollouts.offline.behaviours.made import load_dataset
+from jaxrl_rollouts.offline.behaviours.made import load
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.environments.mujoco import ENDLESS
@@ -110,7 +110,7 @@ def train(
 def run(config: Config, context: RunContext) -> Report:
     """All lengths; each is a stage of its own."""
     report = Report.of(context, config.seeds)
-    dataset = load_dataset(config.dataset, config.seed)
+    dataset = load(config.dataset, config.seed)
 
     def at(horizon: int, stage: str) -> Cell:
         result = train(config, dataset, horizon, context)

@@ -68,7 +68,7 @@ class PlaneBudget:
 
     seeds: int = positive(5)
     rows: int = positive(20_000)
-    agent: SacConfig = field(default_factory=lambda: SacConfig(hidden=(64, 64)))
+    agent: SacConfig = field(default_factory=lambda: SacConfig(hidden_dims=(64, 64)))
     epochs: int = positive(100)
     evaluations: int = positive(20)
     starts: int = positive(128)

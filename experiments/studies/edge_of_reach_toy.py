@@ -66,7 +66,7 @@ EXPERIMENT = LISTINGS["edge_of_reach_toy"].experiment(
             evaluations=2,
             starts=8,
             probes=64,
-            agent=replace(HARD, hidden=(16,)),
+            agent=replace(HARD, hidden_dims=(16,)),
             horizons=(2, 4),
             ravl=((3, 1.0),),
             rollouts=Rollouts(batch_size=100, every=5),

@@ -27,7 +27,7 @@ from .plane import BoxDistance, Reach, ValueGrid, optimal_value, sample_region
 BASE, PATCHED = "base", "oracle patch"
 # V*, which the oracle tells, counts no entropy: targets that do (a cost, where a policy is narrow)
 # make staying look worse than the edge, and the patched policy walks there.
-HARD = SacConfig(hidden=(64, 64), tau=0.02, backup_entropy=False)
+HARD = SacConfig(hidden_dims=(64, 64), tau=0.02, backup_entropy=False)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load_dataset
+from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import episodes, to_device
 from jaxrl_rollouts.offline.environments.terminations import never
@@ -29,8 +29,8 @@ from jaxrl_rollouts.offline.neubay.posterior import PosteriorConfig
 from jaxrl_rollouts.offline.task import slug, verify_checksum
 from jaxrl_rollouts.offline.worlds import open_loop as quality
 from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
-from jaxrl_rollouts.offline.worlds.fit import fit_worlds
-from jaxrl_rollouts.offline.worlds.trust import (
+from jaxrl_rollouts.offline.worlds.fit import fit_world_models
+from jaxrl_rollouts.offline.worlds.thresholds import (
     LEVELS,
     UncertaintyStats,
     threshold_at,
@@ -122,7 +122,7 @@ class RolledWorlds(NamedTuple):
 
 def run_pair(config: Config, pair: tuple[str, str], context: RunContext) -> dict[str, RolledWorlds]:
     """Fit both kinds of ensembles to the first dataset and roll them along the second."""
-    sets = [load_dataset(name, config.seed) for name in pair]
+    sets = [load(name, config.seed) for name in pair]
     for dataset in sets:
         verify_checksum(dataset, context)
     fitted_to, along = (dataset.with_successors for dataset in sets)
@@ -136,7 +136,7 @@ def run_pair(config: Config, pair: tuple[str, str], context: RunContext) -> dict
     fit_key, roll_key = jax.random.split(key)
     found = {}
     for name, layer_norm in (("LN", True), ("no LN", False)):
-        fitted = fit_worlds(
+        fitted = fit_world_models(
             replace(config.ensemble, layer_norm=layer_norm),
             fitted_to,
             fit_key,
@@ -202,7 +202,7 @@ def growth_rows(name: str, worlds: RolledWorlds) -> list[dict[str, Any]]:
 
 def trust_row(name: str, worlds: RolledWorlds) -> dict[str, Any]:
     """What the spread knows about the error."""
-    limits = {f"u({x:g})": threshold_at(worlds.trust, x) for x in LEVELS if x >= 0.9}
+    limits = {f"u({x:g})": threshold_at(worlds.thresholds, x) for x in LEVELS if x >= 0.9}
     before, after = split_error(worlds.rolled, limits["u(1)"])
     columns = {
         **limits,
@@ -232,7 +232,7 @@ def add_claims(report: Report, title: str, found: Mapping[str, RolledWorlds]) ->
 
 # The architecture is the paper's; a quarter of an hour on two cores.
 _CPU = Config(ensemble=replace(NEUBAY, members=6, elites=5, max_epochs=12), seeds=2, rows=20_000)
-_TINY = replace(NEUBAY, members=3, elites=2, hidden=(16,), max_epochs=1)
+_TINY = replace(NEUBAY, members=3, elites=2, hidden_dims=(16,), max_epochs=1)
 
 EXPERIMENT = LISTINGS["open_loop"].experiment(
     config_type=Config,

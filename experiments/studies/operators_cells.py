@@ -15,7 +15,7 @@ from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.devices import BATCH, map_seeds
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.loop import train_loop
 from jaxrl_rollouts.pde import metrics
 from jaxrl_rollouts.pde.baselines import fit_linear, make_linear, make_solver
 from jaxrl_rollouts.pde.comparison import solver_conditions
@@ -207,7 +207,7 @@ def _speed(fitted: Fitted, config: DriftNetConfig, flows: Flows) -> np.ndarray:
 
     def once() -> float:
         begin, alone = time.process_time(), (BATCH, training.batch)
-        train(functions.update, functions.init, keys, data, stage="speed", alone=alone, **run)
+        train_loop(functions.update, functions.init, keys, data, stage="speed", alone=alone, **run)
         return training.per_iteration / (time.process_time() - begin)
 
     return np.array([once() for _ in range(config.repeats)])

@@ -20,10 +20,10 @@ from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.grid import Cell, run_grid
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.devices import map_seeds
-from jaxrl_rollouts.diffusion import JumpConfig, Lesson, SamplerConfig
+from jaxrl_rollouts.diffusion import DistillationBatch, JumpConfig, SamplerConfig
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.behaviours.made import load_dataset
+from jaxrl_rollouts.offline.behaviours.made import load
 from jaxrl_rollouts.offline.data import Dataset, Transitions
 from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.synthetic.relabel import RelabelConfig, fit_relabeller, relabelled_rows
@@ -57,12 +57,12 @@ class Config:
     seeds: int = positive(4)
     seed: int = 0
     dataset: str = "acrobot-broad"
-    network: diffusion.ResidualMlpConfig = diffusion.ResidualMlpConfig(width=128)
+    network: diffusion.ResidualMlp = diffusion.ResidualMlp(width=128)
     training: diffusion.DenoiserTrainingConfig = diffusion.small_training(6000, 256)
     student: int = positive(2500)
     calls: tuple[int, ...] = (1, 2, 4, 8)
     relabelling: EnsembleConfig = EnsembleConfig(
-        hidden=(128, 128, 128),
+        hidden_dims=(128, 128, 128),
         variance="output",
         bootstrap=False,
         cosine=True,
@@ -111,7 +111,7 @@ def fit_arms(config: Config, packed: jax.Array, width: int, context: RunContext)
         known = diffusion.flow_of_denoiser(denoiser)
         flow = diffusion.make_flow(network, settings.flow, known)
         run = {"stage": f"student-{count}", "context": context}
-        lesson = Lesson(packed, teacher)
+        lesson = DistillationBatch(packed, teacher)
         student = diffusion.distil(flow, settings.training, lesson, keys, **run).state.average
         arms[f"student, {count}"] = Arm(flow, student, settings.jumps)
     last = [f"{MANY}, 255", *(f"student, {n}" for n in config.calls[-2:])]
@@ -158,7 +158,7 @@ def measure(
 def run(config: Config, context: RunContext) -> Report:
     """Train teacher and students, draw, compare."""
     report = Report.of(context, config.seeds)
-    data = load_dataset(config.dataset, config.seed)
+    data = load(config.dataset, config.seed)
     env, rows = make(data.environment), data.with_successors
     layout = fit_layout(rows)
     packed = layout.pack(rows)
@@ -214,11 +214,11 @@ def rivals(cells: Mapping[str, Any], calls: int) -> list[str]:
 
 
 _TINY = diffusion.small_training(20, 16)
-_NET = EnsembleConfig(hidden=(16,), weight_decay=(0.0,), max_epochs=1)
+_NET = EnsembleConfig(hidden_dims=(16,), weight_decay=(0.0,), max_epochs=1)
 PRESETS = {
     "smoke": Config(
         seeds=2,
-        network=diffusion.ResidualMlpConfig(width=16, blocks=2, embedding=16),
+        network=diffusion.ResidualMlp(width=16, blocks=2, embedding=16),
         training=_TINY,
         student=20,
         calls=(2, 4),

@@ -124,19 +124,19 @@ CPU_ROLLOUTS = Rollouts(7, 1000, every=500)
 _TINY = DialConfig(
     rows=400, mopo_penalties=(1.0,), mobile_samples=1, epochs=2, evaluations=1, episodes=4,
     batch_size=16, ensemble=EnsembleConfig(2, 2, (16,), weight_decay=(2.5e-5,), max_epochs=1),
-    agent=SacConfig(hidden=(16,)),
+    agent=SacConfig(hidden_dims=(16,)),
     rollouts=Rollouts(3, 50, every=3),
 )
 _PLANE = DialConfig(
     mopo_penalties=(0.5, 2.0), mobile_samples=1, epochs=120, ensemble=CPU_ENSEMBLE,
-    agent=SacConfig(hidden=(64, 64), tau=0.02), rollouts=CPU_ROLLOUTS, batch_size=128,
+    agent=SacConfig(hidden_dims=(64, 64), tau=0.02), rollouts=CPU_ROLLOUTS, batch_size=128,
     real_ratio=0.0,
 )
 _PENDULUM = replace(
     _PLANE, environment="gymnax/Pendulum-v1", rows=10_000, mopo_penalties=(1.0, 5.0), epochs=30,
     ensemble=replace(_PLANE.ensemble, max_epochs=100),
     agent=SacConfig(
-        hidden=(64, 64), tau=0.02, actor_lr=1e-3, critic_lr=1e-3, alpha_lr=1e-3
+        hidden_dims=(64, 64), tau=0.02, actor_lr=1e-3, critic_lr=1e-3, alpha_lr=1e-3
     ),
     rollouts=replace(_PLANE.rollouts, length=5), real_ratio=0.5,
 )

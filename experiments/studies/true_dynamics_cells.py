@@ -27,7 +27,7 @@ from jaxrl_rollouts.offline.methods.model_based import ModelBased, Rollouts, bin
 from jaxrl_rollouts.offline.methods.mopo import Mopo
 from jaxrl_rollouts.offline.methods.ravl import Ravl
 from jaxrl_rollouts.offline.training import evaluator, train_learner
-from jaxrl_rollouts.offline.worlds.fit import fit_worlds
+from jaxrl_rollouts.offline.worlds.fit import fit_world_models
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.history import History
 
@@ -63,7 +63,7 @@ class DialConfig:
     noise: float = 0.5
     random: float = 0.2
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
-    agent: SacConfig = field(default_factory=lambda: SacConfig(hidden=(64, 64)))
+    agent: SacConfig = field(default_factory=lambda: SacConfig(hidden_dims=(64, 64)))
     rollouts: Rollouts = Rollouts()
     batch_size: int = positive(256)
     real_ratio: float = fraction(0.05)
@@ -184,7 +184,7 @@ def turn_dial(whole: Config, domain: Domain, key: jax.Array, context: RunContext
     config, env, seeds, weights = domain.config, domain.env, whole.seeds, whole.of_method()
     place = env.name.replace("/", "-")
     fit_key, train_key, evaluation_key = jax.random.split(key, 3)
-    fitted = fit_worlds(
+    fitted = fit_world_models(
         config.ensemble, domain.data, fit_key, seeds=seeds, stage=f"{place}-world", context=context
     )
     arms = {arm: settings for arm, settings in config.arms().items() if weights[method_of(arm)]}

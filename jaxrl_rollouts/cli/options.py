@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,10 +13,10 @@ from typing import Annotated, Any
 import tyro
 
 from ..config_json import read
-from ..configs import FLAT, check, settings, unknown
+from ..configs import EARLIER, FLAT, check, settings, unknown
 from ..errors import ConfigError
 from ..foreign import code_in
-from ..plugins import Experiment, Listing, check_trusted
+from ..plugins import Experiment, ExperimentInfo, check_trusted
 from ..registry import is_place
 from . import parsing
 from .files import read_settings
@@ -31,7 +31,6 @@ from .shown import (
 )
 
 PROG = "jaxrl-rollouts"
-RENAMED = {"--updates": "--steps"}  # options by the names they had
 # Options that change no number, and how many values each has.
 WITHOUT_EFFECT = {"--progress": 0, "--no-progress": 0, "--out": 1, "--publish": 1, "--logger": 1}
 WITHOUT_EFFECT |= {"--trust": sys.maxsize}
@@ -61,7 +60,7 @@ class RunOptions:
     trust: tuple[str, ...] = ()
 
 
-def check_choices(listing: Listing, arguments: Sequence[str]) -> dict[str, str]:
+def check_choices(listing: ExperimentInfo, arguments: Sequence[str]) -> dict[str, str]:
     """What was chosen of a listing's `choices`, by setting."""
     chosen = {}
     for name, choices in listing.choices.items():
@@ -76,7 +75,6 @@ def check_choices(listing: Listing, arguments: Sequence[str]) -> dict[str, str]:
 def parse_run(experiment: Experiment, arguments: Sequence[str]) -> tuple[RunOptions, Any, str]:
     """Options, configuration, and the command line that gives the same numbers."""
     prog = f"{PROG} run {experiment.name}"
-    arguments = [_current(argument) for argument in arguments]
     chosen = check_choices(experiment, arguments)
     file, made_from, data = parsing.value_of(arguments, "--config"), None, None
     if file is not None:
@@ -95,6 +93,8 @@ def parse_run(experiment: Experiment, arguments: Sequence[str]) -> tuple[RunOpti
     _check_chosen(base, arguments, file)
     base = base if experiment.begin is not None else replace(base, **chosen)
     own = _own(shown(base), preset, names_of_choices(base), choices_of(base))
+    known = options(own.settings)
+    arguments = [_current(argument, known) for argument in arguments]
     _check_options(base, own, arguments, prog)
     description = _describe(experiment, preset, base)
     parsed = parsing.read(
@@ -118,13 +118,18 @@ def parse_run(experiment: Experiment, arguments: Sequence[str]) -> tuple[RunOpti
     return parsed.options, config, remaking_command(experiment.name, given)
 
 
-def _current(argument: str) -> str:
+def _current(argument: str, known: Container[str]) -> str:
     """An argument with the name that its option has now."""
     name, equals, value = argument.partition("=")
-    if name not in RENAMED:
+    before, dot, last = name.rpartition(".")
+    last = last.lstrip("-").replace("-", "_")
+    no = "no_" if last.startswith("no_") else ""
+    new = no + EARLIER.get(last.removeprefix("no_"), "")
+    there = option(f"{before.lstrip('-')}{dot}{new}")
+    if name in known or there not in known:
         return argument
-    print(f"note: {name} is now called {RENAMED[name]}", file=sys.stderr)
-    return f"{RENAMED[name]}{equals}{value}"
+    print(f"note: {name} is now called {there}", file=sys.stderr)
+    return f"{there}{equals}{value}"
 
 
 def _check_code(data: Any, file: str, arguments: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ import tyro
 
 from .. import plugins as plugins
 from ..errors import ConfigError, StorageError, UserError, one_line, printable
-from ..plugins import Experiment, Listing
+from ..plugins import Experiment, ExperimentInfo
 from ..record.context import RunContext
 from ..record.folder import RunFolder
 from ..record.interrupts import StopFlag
@@ -275,7 +275,7 @@ def show_experiments() -> None:
     print("paper and gpu presets are meant for a GPU.")
 
 
-def _facts(listing: Listing) -> list[str]:
+def _facts(listing: ExperimentInfo) -> list[str]:
     presets = listing.presets if isinstance(listing, Experiment) else listing.minutes
     shown = (name + _time(name, listing.minutes.get(name)) for name in presets)
     facts = [listing.source, f"presets: {', '.join(shown)}"]

@@ -65,7 +65,7 @@ class Cell:
         per_iteration: int = 1,
         rate: float | None = None,
     ) -> Cell:
-        """What `loop.train` returned; the state is not kept."""
+        """What `train_loop` returned; the state is not kept."""
         return cls(trained.history, extra or {}, measure, per_iteration, trained.run_seconds, rate)
 
     @property

@@ -19,23 +19,21 @@ from .edm import log_likelihood as log_likelihood
 from .edm import make_denoiser as make_denoiser
 from .edm import noise_levels as noise_levels
 from .fitted import fit as fit
+from .flow import DistillationBatch as DistillationBatch
 from .flow import Flow as Flow
 from .flow import FlowConfig as FlowConfig
-from .flow import Lesson as Lesson
 from .flow import denoiser_of_flow as denoiser_of_flow
+from .flow import distillation_batch as distillation_batch
 from .flow import flow_of_denoiser as flow_of_denoiser
-from .flow import lesson_batch as lesson_batch
 from .flow import make_flow as make_flow
 from .flow import start_from_teacher as start_from_teacher
 from .guide import GuidanceConfig as GuidanceConfig
 from .guide import Target as Target
-from .guide import make_guidance as guidance
 from .guide import make_guidance as make_guidance
 from .jumps import JumpConfig as JumpConfig
 from .jumps import draw_samples as draw_samples
 from .jumps import sample_jumps as sample_jumps
-from .networks import ResidualMlpConfig as ResidualMlp
-from .networks import ResidualMlpConfig as ResidualMlpConfig
+from .networks import ResidualMlp as ResidualMlp
 from .networks import make_residual_mlp as make_residual_mlp
 from .sampler import Guidance as Guidance
 from .sampler import SamplerConfig as SamplerConfig
@@ -48,8 +46,7 @@ from .training import make_denoiser_training as make_denoiser_training
 from .training import small_distil as small_distil
 from .training import small_training as small_training
 from .training import train_denoiser as train_denoiser
-from .unet import TemporalUnetConfig as TemporalUnetConfig
-from .unet import TemporalUnetConfig as Unet
+from .unet import Unet as Unet
 from .unet import make_temporal_unet as make_temporal_unet
 
 __all__ = [
@@ -63,9 +60,9 @@ __all__ = [
     "Target",
     "Unet",
     "fit",
-    "guidance",
     "log_likelihood",
     "make_flow",
+    "make_guidance",
     "sample",
     "sample_jumps",
 ]

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from ..errors import ConfigError
 from ..networks import Network
 from ..trees import PyTree
-from .unet import TemporalUnetConfig, make_temporal_unet
+from .unet import Unet, make_temporal_unet
 
 CONDITIONS = 2  # rows before the window: the wish, and whether there is one
 
@@ -51,7 +51,7 @@ class Given(NamedTuple):
 
 @functools.lru_cache(maxsize=32)
 def make_continued_unet(
-    config: TemporalUnetConfig, length: int, given: int, channels: int, guidance: float = 1.0
+    config: Unet, length: int, given: int, channels: int, guidance: float = 1.0
 ) -> Network:
     """A network for `make_denoiser` and `make_flow`; its parameters are `(weights, Given)`.
 

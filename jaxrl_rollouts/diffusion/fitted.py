@@ -23,9 +23,9 @@ from ..outside import to_numbers
 from ..record.context import RunContext
 from ..trees import PyTree
 from .edm import Denoiser, EdmConfig, make_denoiser
-from .flow import Flow, Lesson, flow_of_denoiser, make_flow
+from .flow import DistillationBatch, Flow, flow_of_denoiser, make_flow
 from .jumps import JumpConfig, draw_samples
-from .networks import ResidualMlpConfig, make_residual_mlp
+from .networks import ResidualMlp, make_residual_mlp
 from .sampler import Guidance, SamplerConfig, check_finite
 from .training import (
     DenoiserTrainingConfig,
@@ -35,9 +35,9 @@ from .training import (
     small_training,
     train_denoiser,
 )
-from .unet import TemporalUnetConfig, make_temporal_unet
+from .unet import Unet, make_temporal_unet
 
-SMALL = ResidualMlpConfig(width=256)
+SMALL = ResidualMlp(width=256)
 
 
 class Units(NamedTuple):
@@ -89,7 +89,7 @@ class Fitted(NamedTuple):
     shape: tuple[int, ...]
     dtype: np.dtype
     trained: Trained
-    network: TemporalUnetConfig | ResidualMlpConfig
+    network: Unet | ResidualMlp
     sampling: SamplerConfig | JumpConfig
 
     def sample(
@@ -165,7 +165,9 @@ class Fitted(NamedTuple):
         check(config)
         net = _network(self.network, self.shape, interval=True)
         flow = make_flow(net, config.flow, flow_of_denoiser(self.model))
-        lesson = Lesson(self.units.normalise(data), jax.tree.map(lambda x: x[None], self.params))
+        lesson = DistillationBatch(
+            self.units.normalise(data), jax.tree.map(lambda x: x[None], self.params)
+        )
         first = jax.random.key(key) if isinstance(key, int) else key
         run = {"stage": stage, "context": context}
         trained = distil(flow, config.training, lesson, first[None], **run)
@@ -173,10 +175,8 @@ class Fitted(NamedTuple):
         return self._replace(model=flow, params=params, trained=trained, sampling=config.jumps)
 
 
-def _network(
-    config: TemporalUnetConfig | ResidualMlpConfig, shape: tuple[int, ...], **given: bool
-) -> Network:
-    if isinstance(config, TemporalUnetConfig):
+def _network(config: Unet | ResidualMlp, shape: tuple[int, ...], **given: bool) -> Network:
+    if isinstance(config, Unet):
         return make_temporal_unet(config, *shape, **given)
     return make_residual_mlp(config, *shape, **given)
 
@@ -195,7 +195,7 @@ def _checked(rows: ArrayLike) -> np.ndarray:
 @renamed(updates="steps")
 def fit(
     rows: ArrayLike,
-    network: TemporalUnetConfig | ResidualMlpConfig | None = None,
+    network: Unet | ResidualMlp | None = None,
     *,
     steps: int = 20_000,
     batch: int = 128,
@@ -222,8 +222,8 @@ def fit(
         DivergenceError: the loss became non-finite.
     """
     data = _checked(rows)
-    network = network or (SMALL if data.ndim == 2 else TemporalUnetConfig())
-    if isinstance(network, TemporalUnetConfig) != (data.ndim == 3):
+    network = network or (SMALL if data.ndim == 2 else Unet())
+    if isinstance(network, Unet) != (data.ndim == 3):
         expected = "a ResidualMlp for [N, F]" if data.ndim == 2 else "a Unet for [N, L, C]"
         raise ConfigError("network", type(network).__name__, expected)
     denoiser = make_denoiser(_network(network, data.shape[1:]), edm)

@@ -191,21 +191,21 @@ def with_weights_of(fresh: PyTree, teacher: PyTree) -> PyTree:
     }
 
 
-class Lesson(NamedTuple):
+class DistillationBatch(NamedTuple):
     """Data of a distillation: rows `[N, ...]`, and the teacher's frozen parameters.
 
-    Hand `lesson_batch` and `start_from_teacher` to `make_denoiser_training`.
+    Hand `distillation_batch` and `start_from_teacher` to `make_denoiser_training`.
     """
 
     rows: jax.Array
     teacher: PyTree
 
 
-def lesson_batch(data: Lesson, rows: jax.Array) -> tuple:
+def distillation_batch(data: DistillationBatch, rows: jax.Array) -> tuple:
     """`batch_of` for a flow with a teacher: rows, no weights, his parameters."""
     return data.rows[rows], None, data.teacher
 
 
-def start_from_teacher(fresh: PyTree, data: Lesson) -> PyTree:
+def start_from_teacher(fresh: PyTree, data: DistillationBatch) -> PyTree:
     """`start` for a student whose network is his and has an interval."""
     return with_weights_of(fresh, data.teacher)

@@ -30,7 +30,7 @@ class JumpConfig:
     """How a flow goes from noise to data.
 
     Attributes:
-        jumps: number of them. A `consistency` flow of S segments was trained for S.
+        num_steps: number of jumps. A `consistency` flow of S segments was trained for S.
         method: `jump` by average velocities; `euler` or `heun` by velocities (Heun's calls the
             network `2 N - 1` times).
         renoise: share of fresh noise after a jump; 0 is deterministic, 1 forgets the old. Above 0
@@ -38,7 +38,7 @@ class JumpConfig:
         times: where jumps begin, descending from at most 1, as many as jumps; None for even ones.
     """
 
-    jumps: int = positive(4)
+    num_steps: int = positive(4)
     method: Literal["jump", "euler", "heun"] = "jump"
     renoise: float = fraction(0.0)
     times: tuple[float, ...] | None = None
@@ -49,19 +49,19 @@ class JumpConfig:
         if self.times is not None:
             ends = (*self.times, 0.0)
             falls = all(a > b for a, b in zip(ends, ends[1:], strict=False))
-            if len(self.times) != self.jumps or not falls or self.times[0] > 1:
-                expected = f"{self.jumps} times, descending, from at most 1 and above 0"
+            if len(self.times) != self.num_steps or not falls or self.times[0] > 1:
+                expected = f"{self.num_steps} times, descending, from at most 1 and above 0"
                 raise ConfigError("times", self.times, expected)
 
     @property
     def calls(self) -> int:
         """Network calls per sample, without guidance."""
-        return 2 * self.jumps - 1 if self.method == "heun" else self.jumps
+        return 2 * self.num_steps - 1 if self.method == "heun" else self.num_steps
 
     @property
     def grid(self) -> tuple[float, ...]:
         """`jumps + 1` times, the last of them 0."""
-        even = tuple(1.0 - i / self.jumps for i in range(self.jumps))
+        even = tuple(1.0 - i / self.num_steps for i in range(self.num_steps))
         return (*(self.times or even), 0.0)
 
 
@@ -133,7 +133,7 @@ def sample_jumps(
 
     grid = jnp.asarray(config.grid, jnp.float32)
     x = config.grid[0] * draws.normal(start_key, shape)
-    steps: tuple[Any, ...] = (jnp.arange(config.jumps, dtype=jnp.int32), grid[:-1], grid[1:])
+    steps: tuple[Any, ...] = (jnp.arange(config.num_steps, dtype=jnp.int32), grid[:-1], grid[1:])
     x, _ = jax.lax.scan(advance, x, jax.tree.map(lambda column: column[:-1], steps))
     # To the data it is one call with every method: Heun's second would be at no noise.
     _, t, s = jax.tree.map(lambda column: column[-1], steps)

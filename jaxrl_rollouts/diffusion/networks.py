@@ -21,7 +21,7 @@ DTYPES: dict[str, Any] = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
 
 @dataclass(frozen=True)
-class ResidualMlpConfig:
+class ResidualMlp:
     """Sizes; defaults are SynthER's offline ones (25.5 million parameters for 42 columns).
 
     Attributes:
@@ -72,10 +72,10 @@ class Extra(nn.Module):
         return Dense(self.width, name="output", kernel_init=nn.initializers.zeros)(h)
 
 
-class ResidualMlp(nn.Module):
+class ResidualMlpNet(nn.Module):
     """See the module; `(x [B, F], c_noise [B], *of Extra) -> [B, F]`."""
 
-    config: ResidualMlpConfig
+    config: ResidualMlp
 
     @nn.compact
     def __call__(self, x: jax.Array, c_noise: jax.Array, *extra: jax.Array) -> jax.Array:
@@ -103,9 +103,7 @@ class ResidualMlp(nn.Module):
 
 
 @functools.lru_cache(maxsize=32)
-def make_residual_mlp(
-    config: ResidualMlpConfig, features: int, *, interval: bool = False
-) -> Network:
+def make_residual_mlp(config: ResidualMlp, features: int, *, interval: bool = False) -> Network:
     """A raw network for `make_denoiser` on `[B, features]` rows. Equal arguments give the same one.
 
     Args:
@@ -119,5 +117,5 @@ def make_residual_mlp(
     check(config)
     shapes = [(1, features), (1,), *([(1,)] if interval else [])]
     return from_linen(
-        ResidualMlp(config), *(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes)
+        ResidualMlpNet(config), *(jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes)
     )

@@ -33,7 +33,7 @@ class SamplerConfig:
     """How noise becomes data; defaults are SynthER's (policy-guided diffusion: 256 steps).
 
     Attributes:
-        steps: noise levels N. The network is called `2 N - 1` times (Heun), else N times.
+        num_steps: noise levels N. The network is called `2 N - 1` times (Heun), else N times.
         method: second order (`heun`, or `dpmpp_2m`: DPM-Solver++(2M)) or first (`euler`).
         churn: S_churn: noise added back, in units shared between the steps; 0 is deterministic.
             Of `heun` and `euler`.
@@ -46,7 +46,7 @@ class SamplerConfig:
             `EdmConfig`; half of 16 levels from 80 down lie above 3 standard deviations.
     """
 
-    steps: int = 128
+    num_steps: int = 128
     method: Literal["heun", "euler", "dpmpp_2m"] = "heun"
     churn: float = 80.0
     churn_min: float = 0.05
@@ -57,8 +57,8 @@ class SamplerConfig:
     rho: float | None = number(None, above=0)
 
     def validate(self) -> None:
-        if self.steps < 2:
-            raise ConfigError("steps", self.steps, "at least 2")
+        if self.num_steps < 2:
+            raise ConfigError("num_steps", self.num_steps, "at least 2")
         if self.eta and self.method != "dpmpp_2m":
             raise ConfigError("eta", self.eta, f"0 for {self.method}", "its noise is churn")
         if self.churn < 0 or self.churn_noise <= 0 or self.churn_min > self.churn_max:
@@ -69,7 +69,7 @@ class SamplerConfig:
     @property
     def calls(self) -> int:
         """Network calls per sample, without guidance."""
-        return 2 * self.steps - 1 if self.method == "heun" else self.steps
+        return 2 * self.num_steps - 1 if self.method == "heun" else self.num_steps
 
     def levels(self, edm: EdmConfig) -> np.ndarray:
         """`noise_levels` of a network trained with `edm`.
@@ -80,7 +80,7 @@ class SamplerConfig:
         given = {"sigma_max": self.sigma_max, "rho": self.rho}
         edm = replace(edm, **{name: x for name, x in given.items() if x is not None})
         check(edm)
-        return noise_levels(self.steps, edm)
+        return noise_levels(self.num_steps, edm)
 
 
 class Place(NamedTuple):
@@ -110,7 +110,7 @@ def churn_factors(levels: np.ndarray, config: SamplerConfig) -> np.ndarray:
     """`[N]` float64: gamma of every step."""
     sigma = levels[:-1]
     # Bounded as in algorithm 2: more than the noise that is there is never added.
-    gamma = min(config.churn / config.steps, math.sqrt(2.0) - 1.0)
+    gamma = min(config.churn / config.num_steps, math.sqrt(2.0) - 1.0)
     return np.where((config.churn_min <= sigma) & (sigma <= config.churn_max), gamma, 0.0)
 
 
@@ -166,7 +166,7 @@ class _Sampling(NamedTuple):
     ) -> jax.Array:
         """Pushed and churned."""
         if self.guidance.push is not None:
-            place = Place(index, sigma, self.config.steps)
+            place = Place(index, sigma, self.config.num_steps)
             x = self.guidance.push(self.guide_params, x, place, self.own)
         return x + added * self.noise(x, index) if self.churns else x
 
@@ -235,7 +235,7 @@ def sample(
     check(config)
     check(edm)
     levels, churns = config.levels(edm), config.churn > 0 and config.method != "dpmpp_2m"
-    gamma = churn_factors(levels, config) if churns else np.zeros(config.steps)
+    gamma = churn_factors(levels, config) if churns else np.zeros(config.num_steps)
     raised = levels[:-1] * (1.0 + gamma)
     # In float64 here: where no noise is added the difference is zero, not a NaN of a root.
     added = config.churn_noise * np.sqrt(np.maximum(raised**2 - levels[:-1] ** 2, 0.0))
@@ -244,7 +244,7 @@ def sample(
     sampling = _Sampling(denoise, params, guidance, guide_params, key, config, churns)
     # The data's own deviation is left out: it is small beside sigma_max (EDM, algorithm 1).
     x = (config.sigma_max or edm.sigma_max) * draws.normal(start_key, shape)
-    steps = (jnp.arange(config.steps, dtype=jnp.int32), *plan)
+    steps = (jnp.arange(config.num_steps, dtype=jnp.int32), *plan)
     early = jax.tree.map(lambda column: column[:-1], steps)
     if config.method == "dpmpp_2m":
         of_steps = _float32(multistep(levels, config))

@@ -14,11 +14,11 @@ import optax
 from ..configs import check, positive, step_size
 from ..descent import AveragedTraining, check_schedule, make_averaged
 from ..errors import ConfigError
-from ..loop import Trained, train
+from ..loop import Trained, train_loop
 from ..record.context import RunContext
 from ..trees import PyTree
 from .edm import Denoiser
-from .flow import Flow, FlowConfig, Lesson, lesson_batch, start_from_teacher
+from .flow import DistillationBatch, Flow, FlowConfig, distillation_batch, start_from_teacher
 from .jumps import JumpConfig
 
 
@@ -26,13 +26,13 @@ from .jumps import JumpConfig
 class DenoiserTrainingConfig:
     """Adam with warm-up and a cosine to zero; averaged weights are the ones to sample with.
 
-    Defaults are SynthER's for fewer than 800,000 rows. Policy-guided diffusion: rate 2e-3, betas
+    Defaults are SynthER's for fewer than 800,000 rows. Policy-guided diffusion: lr 2e-3, betas
     0.9 and 0.999, a tenth of the steps as warm-up, no clipping, batches of 32 windows.
 
     Attributes:
         steps: gradient steps in all.
         batch: rows per step.
-        rate: peak learning rate.
+        lr: peak learning rate.
         betas: of Adam.
         warmup: steps over which the rate rises from a tenth of its peak.
         clip: greatest global norm of a gradient; None for no clipping.
@@ -47,7 +47,7 @@ class DenoiserTrainingConfig:
 
     steps: int = positive(100_000)
     batch: int = positive(256)
-    rate: float = step_size(3e-4)
+    lr: float = step_size(3e-4)
     betas: tuple[float, float] = (0.9, 0.99)
     warmup: int = 0
     clip: float | None = 1.0
@@ -58,17 +58,17 @@ class DenoiserTrainingConfig:
 
     def validate(self) -> None:
         check_schedule(self)
-        if self.rate <= 0 or not all(0 <= beta < 1 for beta in self.betas):
-            raise ConfigError("rate, betas", (self.rate, self.betas), "above 0 and in [0, 1)")
+        if self.lr <= 0 or not all(0 <= beta < 1 for beta in self.betas):
+            raise ConfigError("lr, betas", (self.lr, self.betas), "above 0 and in [0, 1)")
 
 
-def small_training(steps: int, batch: int, *, rate: float = 1e-3) -> DenoiserTrainingConfig:
+def small_training(steps: int, batch: int, *, lr: float = 1e-3) -> DenoiserTrainingConfig:
     """For a small budget: a tenth is warm-up, the average goes back a twentieth of it."""
     per = max(steps // 10, 1)
     return DenoiserTrainingConfig(
         steps=steps,
         batch=batch,
-        rate=rate,
+        lr=lr,
         betas=(0.9, 0.999),
         warmup=per,
         average=1.0 - min(0.5, 20.0 / steps),
@@ -90,7 +90,7 @@ def make_denoiser_training(
     batch_of: Callable[[PyTree, jax.Array], tuple] = unweighted_rows,
     start: Callable[[PyTree, PyTree], PyTree] | None = None,
 ) -> AveragedTraining:
-    """Functions for `loop.train`. Equal arguments give the same functions.
+    """Functions for `train_loop`. Equal arguments give the same functions.
 
     Args:
         denoiser: what learns.
@@ -104,9 +104,9 @@ def make_denoiser_training(
         ConfigError: a setting is out of range.
     """
     check(config)
-    rate = optax.cosine_decay_schedule(config.rate, config.steps - config.warmup)
+    rate = optax.cosine_decay_schedule(config.lr, config.steps - config.warmup)
     if config.warmup:
-        rise = optax.linear_schedule(0.1 * config.rate, config.rate, config.warmup)
+        rise = optax.linear_schedule(0.1 * config.lr, config.lr, config.warmup)
         rate = optax.join_schedules([rise, rate], [config.warmup])
 
     def weight(count: jax.Array) -> jax.Array:
@@ -145,7 +145,7 @@ def train_denoiser(
         config: optimisation.
         rows: `[N, ...]`, clean.
         keys: `[seeds]`, consumed, one for each.
-        stage, context: as for `loop.train`.
+        stage, context: as for `train_loop`.
 
     Returns:
         `Trained`; the weights to sample with are its `state.average`.
@@ -185,7 +185,7 @@ def small_distil(calls: int, steps: int, batch: int) -> DistilConfig:
 def distil(
     flow: Flow,
     config: DenoiserTrainingConfig,
-    lesson: Lesson,
+    lesson: DistillationBatch,
     keys: jax.Array,
     *,
     own_rows: bool = False,
@@ -200,7 +200,7 @@ def distil(
         lesson: rows and the teachers' parameters, `[seeds, ...]` each.
         keys: `[seeds]`, consumed, one for each.
         own_rows: rows have a leading seed axis, too.
-        stage, context: as for `loop.train`.
+        stage, context: as for `train_loop`.
 
     Returns:
         `Trained`; the weights to sample with are its `state.average`.
@@ -208,9 +208,13 @@ def distil(
     Raises:
         ConfigError: a setting is out of range.
     """
-    training = make_denoiser_training(flow, config, lesson_batch, start_from_teacher)
+    training = make_denoiser_training(flow, config, distillation_batch, start_from_teacher)
     per_seed: Any = own_rows, True
-    run: dict[str, Any] = {"per_seed": Lesson(*per_seed), "stage": stage, "context": context}
+    run: dict[str, Any] = {
+        "per_seed": DistillationBatch(*per_seed),
+        "stage": stage,
+        "context": context,
+    }
     return _train(training, config, lesson, keys, **run)
 
 
@@ -225,4 +229,4 @@ def _train(
         "iterations": training.iterations,
         "units_per_iteration": config.per_iteration,
     }
-    return train(training.update, training.init, keys, data, about=config, **lengths, **run)
+    return train_loop(training.update, training.init, keys, data, about=config, **lengths, **run)

@@ -27,7 +27,7 @@ from .networks import DTYPES, Extra
 
 
 @dataclass(frozen=True)
-class TemporalUnetConfig:
+class Unet:
     """Sizes; the published network has 1024 features (178 million parameters).
 
     Attributes:
@@ -100,7 +100,7 @@ def double(x: jax.Array, length: int) -> jax.Array:
 class TemporalUnet(nn.Module):
     """See the module; `(x [B, L, C], c_noise [B], *of Extra) -> [B, L, C]`."""
 
-    config: TemporalUnetConfig
+    config: Unet
 
     @nn.compact
     def __call__(self, x: jax.Array, c_noise: jax.Array, *extra: jax.Array) -> jax.Array:
@@ -150,7 +150,7 @@ class TemporalUnet(nn.Module):
 
 @functools.lru_cache(maxsize=32)
 def make_temporal_unet(
-    config: TemporalUnetConfig,
+    config: Unet,
     length: int,
     channels: int,
     *,

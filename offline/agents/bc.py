@@ -21,7 +21,7 @@ import optax
 
 from jaxrl_rollouts import draws
 from jaxrl_rollouts.configs import check, layers, number, positive, step_size
-from jaxrl_rollouts.descent import descend
+from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.networks import MLP, Network, from_linen
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
@@ -38,15 +38,15 @@ class BcConfig:
     """Hyper-parameters; those of TD3+BC's actor.
 
     Attributes:
-        hidden: widths of the policy.
-        normalise: observations by their statistics in the dataset.
+        hidden_dims: widths of the policy.
+        normalize_obs: observations by their statistics in the dataset.
         actor_lr: learning rate.
         discount: of the value that reports measure; cloning itself has none.
         flow_steps: Euler steps of a flow that draws its actions. None: no flow.
     """
 
-    hidden: tuple[int, ...] = layers((256, 256))
-    normalise: bool = True
+    hidden_dims: tuple[int, ...] = layers((256, 256))
+    normalize_obs: bool = True
     actor_lr: float = step_size(3e-4)
     discount: float = number(0.99, least=0, below=1)
     flow_steps: int | None = positive(None)
@@ -79,21 +79,21 @@ def make_bc(config: BcConfig, observation_size: int, action_size: int) -> Agent:
     if config.flow_steps is not None:
         return _make_flow(config, observation_size, action_size)
     (s,) = inputs(observation_size)
-    actor = from_linen(MLP(config.hidden, (action_size,)), s)
+    actor = from_linen(MLP(config.hidden_dims, (action_size,)), s)
     nets = BcNets(observation_size, actor, optax.adam(config.actor_lr))
     own = {"init": init, "update": update, "gaussian": gaussian}
-    return Agent(**bound(nets, **own, policy=greedy, greedy=greedy), normalise=config.normalise)
+    return Agent(**bound(nets, **own, policy=greedy, greedy=greedy), normalise=config.normalize_obs)
 
 
 def _make_flow(config: BcConfig, observation_size: int, action_size: int) -> Agent:
     """It has no normal density, so nothing can be guided by it."""
     assert config.flow_steps is not None
-    velocity = make_field(config.hidden, observation_size, action_size)
+    velocity = make_field(config.hidden_dims, observation_size, action_size)
     learn = optax.adam(config.actor_lr)
     nets = BcNets(observation_size, velocity, learn, action_size, config.flow_steps)
     own = {"init": init, "update": flow_update}
     acts = bound(nets, **own, policy=flow_policy, greedy=flow_greedy)
-    return Agent(**acts, normalise=config.normalise)
+    return Agent(**acts, normalise=config.normalize_obs)
 
 
 def init(nets: BcNets, key: jax.Array, scaler: Scaler | None = None) -> BcState:
@@ -117,7 +117,7 @@ def update(
     """One gradient step; nothing is drawn."""
     del key
     scaler = state.actor.scaler
-    net, opt_actor, loss, _ = descend(
+    net, opt_actor, loss, _ = gradient_step(
         nets.learn, actor_loss, state.actor.net, state.opt_actor, nets, scaler, batch
     )
     return BcState(Scaled(net, scaler), opt_actor), {"actor_loss": loss}
@@ -165,7 +165,7 @@ def flow_update(
 ) -> tuple[BcState, dict[str, jax.Array]]:
     """One gradient step."""
     scaler = state.actor.scaler
-    net, opt_actor, loss, _ = descend(
+    net, opt_actor, loss, _ = gradient_step(
         nets.learn, flow_loss, state.actor.net, state.opt_actor, nets, scaler, key, batch
     )
     return BcState(Scaled(net, scaler), opt_actor), {"actor_loss": loss}

@@ -21,7 +21,7 @@ import optax
 
 from jaxrl_rollouts import draws
 from jaxrl_rollouts.configs import check, layers, number, positive, step_size
-from jaxrl_rollouts.descent import descend
+from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
@@ -43,8 +43,8 @@ class CqlConfig(SoftConfig):
     """Hyper-parameters; defaults are the paper's for locomotion, without the multiplier.
 
     Attributes:
-        critic_hidden: widths of the critics; None: those of `hidden`.
-        normalise: observations by their statistics in the dataset.
+        critic_hidden_dims: widths of the critics; None: those of `hidden_dims`.
+        normalize_obs: observations by their statistics in the dataset.
         weight: alpha in equation 4: of the conservative term (5 or 10 in the paper).
         num_actions: drawn for it per row from each of three: uniform, the policy at s and at s'.
         target_gap: tau in equation 30: the multiplier of the conservative term is learned so that
@@ -57,8 +57,8 @@ class CqlConfig(SoftConfig):
 
     actor_lr: float = step_size(3e-5)
     alpha_lr: float = step_size(3e-5)
-    critic_hidden: tuple[int, ...] | None = layers(None)
-    normalise: bool = True
+    critic_hidden_dims: tuple[int, ...] | None = layers(None)
+    normalize_obs: bool = True
     weight: float = number(10.0, least=0)
     num_actions: int = positive(10)
     target_gap: float | None = number(None, least=0)
@@ -92,18 +92,18 @@ def make_cql(
     """Bind the functions of this module and `soft`. Equal arguments give the same functions."""
     check(config)
     sizes = observation_size, action_size
-    nets = soft.make_nets(config, *sizes, ActorConfig(), steps, config.critic_hidden)
+    nets = soft.make_nets(config, *sizes, ActorConfig(), steps, config.critic_hidden_dims)
     acts = {"policy": policy, "greedy": greedy, "q": q, "sample": sample, "density": density}
     begin = functools.partial(init, nets, observation_size)
     functions = bound(nets, update=update, **acts)
-    return Agent(begin, **functions, normalise=config.normalise, nets=nets)
+    return Agent(begin, **functions, normalise=config.normalize_obs, nets=nets)
 
 
 def init(
     nets: SoftNets, observation_size: int, key: jax.Array, scaler: Scaler | None = None
 ) -> CqlState:
     """SAC's fresh state and a multiplier of 1, which sees observations through `scaler`."""
-    zero, fresh = jnp.zeros(()), soft.fresh(nets, key)
+    zero, fresh = jnp.zeros(()), soft.initial_state(nets, key)
     scaler = scaler or identity_scaler(observation_size)
     seen: dict[str, Any] = {n: Scaled(fresh[n], scaler) for n in ("actor", "critic")}
     return CqlState(
@@ -274,7 +274,7 @@ def _update(
     moved, metrics = moved._replace(steps=state.steps + 1), learned | acted
     if config.target_gap is None:
         return moved, metrics
-    log_multiplier, opt_multiplier, _, _ = descend(
+    log_multiplier, opt_multiplier, _, _ = gradient_step(
         nets.learn_critic,
         multiplier_loss,
         state.log_multiplier,

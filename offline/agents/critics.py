@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.configs import layers, number, positive, step_size
-from jaxrl_rollouts.descent import descend
+from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
@@ -23,18 +23,18 @@ class ValueConfig:
 
     Attributes:
         num_critics: how many; their minimum is the value learned from.
-        hidden: widths of all networks.
+        hidden_dims: widths of all networks.
         critic_norm: layer normalisation in critics and state values, after each activation.
-        normalise: observations by their statistics in the dataset.
+        normalize_obs: observations by their statistics in the dataset.
         discount: gamma: what a reward one step later counts.
         tau: how much of the networks goes into their targets at every update.
         actor_lr, critic_lr: learning rates (Adam).
     """
 
     num_critics: int = positive(2)
-    hidden: tuple[int, ...] = layers((256, 256))
+    hidden_dims: tuple[int, ...] = layers((256, 256))
     critic_norm: bool = False
-    normalise: bool = False
+    normalize_obs: bool = False
     discount: float = number(0.99, least=0, below=1)
     tau: float = number(0.005, above=0, most=1)
     actor_lr: float = step_size(3e-4)
@@ -59,7 +59,7 @@ def critic_step(
     nets: Any, state: Any, batch: Any, target: jax.Array
 ) -> tuple[PyTree, Any, dict[str, jax.Array]]:
     """A gradient step of `state.critic` at targets `[B]`: networks, moments, metrics."""
-    critic, moments, fit, values = descend(
+    critic, moments, fit, values = gradient_step(
         nets.learn_critic,
         critic_loss,
         state.critic.net,
@@ -116,7 +116,7 @@ def bootstrap_rate(config: Any) -> float | None:
     """
     if getattr(config, "tau", None) is None or config.discount >= 1:
         return None
-    return config.tau / getattr(config, "delay", 1) * (1 - config.discount)
+    return config.tau / getattr(config, "policy_freq", 1) * (1 - config.discount)
 
 
 @partial(jax.jit, static_argnames="agent")

@@ -18,7 +18,7 @@ import optax
 
 from jaxrl_rollouts import draws
 from jaxrl_rollouts.configs import check, layers, number, positive
-from jaxrl_rollouts.descent import descend
+from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.ensemble import Ensemble, ensemble
 from jaxrl_rollouts.networks import MLP, Network, from_linen
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
@@ -40,7 +40,7 @@ class ClonedFlowConfig(ValueConfig):
         flow_steps: Euler steps of the flow.
     """
 
-    hidden: tuple[int, ...] = layers((512, 512, 512, 512))
+    hidden_dims: tuple[int, ...] = layers((512, 512, 512, 512))
     critic_norm: bool = True
     flow_steps: int = positive(10)
 
@@ -97,18 +97,18 @@ def make_fql(config: FqlConfig, observation_size: int, action_size: int) -> Agen
     check(config)
     s, a = inputs(observation_size, action_size)
     norm, learn = config.critic_norm, optax.adam(config.actor_lr)
-    field = make_field(config.hidden, observation_size, action_size, activation=nn.gelu)
-    critic = MLP(config.hidden, (1,), activation=nn.gelu, layer_norm=norm, norm_after=norm)
+    field = make_field(config.hidden_dims, observation_size, action_size, activation=nn.gelu)
+    critic = MLP(config.hidden_dims, (1,), activation=nn.gelu, layer_norm=norm, norm_after=norm)
     nets = FqlNets(
         config,
-        from_linen(MLP(config.hidden, (action_size,), activation=nn.gelu), s, a),
+        from_linen(MLP(config.hidden_dims, (action_size,), activation=nn.gelu), s, a),
         bc.BcNets(observation_size, field, learn, action_size, config.flow_steps),
         ensemble(from_linen(critic, s, a), config.num_critics),
         learn,
         optax.adam(config.critic_lr),
     )
     acts = bound(nets, init=init, update=update, policy=policy, greedy=policy, q=q)
-    return Agent(**acts, normalise=config.normalise, nets=nets)
+    return Agent(**acts, normalise=config.normalize_obs, nets=nets)
 
 
 def init(nets: FqlNets, key: jax.Array, scaler: Scaler | None = None) -> FqlState:
@@ -182,7 +182,7 @@ def update(
     cloned, more = bc.flow_update(
         nets.flow, bc.BcState(Scaled(state.flow, scaler), state.opt_flow), flow_key, batch
     )
-    moved, opt_actor, loss, parts = descend(
+    moved, opt_actor, loss, parts = gradient_step(
         nets.learn_actor,
         actor_loss,
         state.actor.net,

@@ -17,7 +17,7 @@ import optax
 
 from jaxrl_rollouts import draws
 from jaxrl_rollouts.configs import check, number, positive, step_size
-from jaxrl_rollouts.descent import descend
+from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.ensemble import Ensemble, ensemble
 from jaxrl_rollouts.networks import MLP, Network, from_linen
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
@@ -96,8 +96,8 @@ def make_ifql(config: IfqlConfig, observation_size: int, action_size: int) -> Ag
     check(config)
     s, a = inputs(observation_size, action_size)
     norm, learn = config.critic_norm, optax.adam(config.actor_lr)
-    field = make_field(config.hidden, observation_size, action_size, activation=nn.gelu)
-    head = MLP(config.hidden, (1,), activation=nn.gelu, layer_norm=norm, norm_after=norm)
+    field = make_field(config.hidden_dims, observation_size, action_size, activation=nn.gelu)
+    head = MLP(config.hidden_dims, (1,), activation=nn.gelu, layer_norm=norm, norm_after=norm)
     nets = IfqlNets(
         config,
         bc.BcNets(observation_size, field, learn, action_size, config.flow_steps),
@@ -107,7 +107,7 @@ def make_ifql(config: IfqlConfig, observation_size: int, action_size: int) -> Ag
         optax.adam(config.critic_lr),
     )
     acts = bound(nets, init=init, update=update, policy=policy, greedy=policy, q=q)
-    return Agent(**acts, normalise=config.normalise, nets=nets)
+    return Agent(**acts, normalise=config.normalize_obs, nets=nets)
 
 
 def init(nets: IfqlNets, key: jax.Array, scaler: Scaler | None = None) -> IfqlState:
@@ -141,7 +141,7 @@ def update(
     now, after = (scaler.normalise(x) for x in (batch.observations, batch.next_observations))
     slow = Scaled(state.target_critic, scaler)
     lowest = q(nets, slow, batch.observations, batch.actions).min(0)
-    value, opt_value, value_fit, _ = descend(
+    value, opt_value, value_fit, _ = gradient_step(
         nets.learn_value, value_loss, state.value, state.opt_value, nets, now, lowest
     )
     # With the value from before the step.

@@ -18,7 +18,7 @@ import optax
 
 from jaxrl_rollouts import draws
 from jaxrl_rollouts.configs import check, number, step_size
-from jaxrl_rollouts.descent import descend
+from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.ensemble import Ensemble, ensemble
 from jaxrl_rollouts.networks import MLP, Network, from_linen
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
@@ -77,7 +77,7 @@ class TanhMean(nn.Module):
     else 0, for the dropout rate `p`; one mask for each row.
     """
 
-    hidden: tuple[int, ...]
+    hidden_dims: tuple[int, ...]
     actions: int
     dropout_rate: float = 0.0
 
@@ -87,13 +87,13 @@ class TanhMean(nn.Module):
     ) -> tuple[jax.Array, jax.Array]:
         activation, rate = nn.relu, self.dropout_rate
         if key is not None and rate:
-            keys = iter(jax.random.split(key, len(self.hidden)))
+            keys = iter(jax.random.split(key, len(self.hidden_dims)))
 
             def activation(x: jax.Array) -> jax.Array:
                 kept = draws.uniform(next(keys), x.shape) >= rate
                 return jnp.where(kept, nn.relu(x) / (1.0 - rate), 0.0)
 
-        mean = jnp.tanh(MLP(self.hidden, (self.actions,), activation)(observations))
+        mean = jnp.tanh(MLP(self.hidden_dims, (self.actions,), activation)(observations))
         log_std = self.param("log_std", nn.initializers.zeros, (self.actions,))
         return mean, jnp.exp(jnp.clip(log_std, *LOG_STD_RANGE))
 
@@ -133,11 +133,11 @@ def make_iql(
     if steps:
         rate = optax.cosine_decay_schedule(config.actor_lr, steps)
     norm = config.critic_norm
-    values = MLP(config.hidden, (1,), layer_norm=norm, norm_after=norm)
+    values = MLP(config.hidden_dims, (1,), layer_norm=norm, norm_after=norm)
     nets = IqlNets(
         config,
         observation_size,
-        from_linen(TanhMean(config.hidden, action_size, config.dropout_rate), s),
+        from_linen(TanhMean(config.hidden_dims, action_size, config.dropout_rate), s),
         from_linen(values, s),
         ensemble(from_linen(values, s, a), config.num_critics),
         optax.adam(rate),
@@ -145,7 +145,7 @@ def make_iql(
         optax.adam(config.critic_lr),
     )
     acts = bound(nets, init=init, update=update, policy=policy, greedy=greedy, q=q)
-    return Agent(**acts, **bound(nets, gaussian=gaussian), normalise=config.normalise)
+    return Agent(**acts, **bound(nets, gaussian=gaussian), normalise=config.normalize_obs)
 
 
 def init(nets: IqlNets, key: jax.Array, scaler: Scaler | None = None) -> IqlState:
@@ -235,13 +235,13 @@ def update(
     now, after = (scaler.normalise(x) for x in (batch.observations, batch.next_observations))
     slow = Scaled(state.target_critic, scaler)
     lowest = q(nets, slow, batch.observations, actions).min(0)
-    value, opt_value, value_fit, _ = descend(
+    value, opt_value, value_fit, _ = gradient_step(
         nets.learn_value, value_loss, state.value, state.opt_value, nets, now, lowest
     )
     advantage = lowest - state_value(nets, value, now)
     weight = imitation_weight(config, advantage)
     batched = nets, key, now, actions, weight
-    moved, opt_actor, actor_fit, _ = descend(
+    moved, opt_actor, actor_fit, _ = gradient_step(
         nets.learn_actor, actor_loss, state.actor.net, state.opt_actor, *batched
     )
     target = bellman_target(nets, value, after, batch)

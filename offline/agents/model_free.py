@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.feeds import Drawn, ReadAhead, scattered
+from jaxrl_rollouts.feeds import Drawn, Prefetcher, scattered
 from jaxrl_rollouts.scaler import Scaler, fit_scaler_by_blocks
 
 from ..data import Dataset, Transitions, sample_batch, to_device
@@ -157,7 +157,7 @@ def _bind(
 ) -> Learner:
     agent = config.make(*sizes, steps)
     if per_iteration % agent.period:
-        expected = f"a multiple of {agent.period}, the actor's delay"
+        expected = f"a multiple of {agent.period}, the actor's policy_freq"
         raise ConfigError("per_iteration", per_iteration, expected)
 
     def init(key: jax.Array, dataset: Any) -> ModelFreeState:
@@ -200,7 +200,7 @@ def make_plan(
     return jax.jit(jax.vmap(plan))
 
 
-def rows_feed(dataset: Dataset, batch_size: int, updates: int) -> ReadAhead:
+def rows_feed(dataset: Dataset, batch_size: int, updates: int) -> Prefetcher:
     """The data of a `make_model_free` learner with these sizes, read from the dataset's file."""
     file, count = dataset.rows_file, len(dataset)
     assert file is not None, "rows in memory need no feed"
@@ -210,4 +210,4 @@ def rows_feed(dataset: Dataset, batch_size: int, updates: int) -> ReadAhead:
         return Drawn(columns_of(scattered(file, index), width))
 
     known = Known(fit_scaler_by_blocks(dataset.transitions.observations))
-    return ReadAhead(known, make_plan(count, batch_size, updates), read)
+    return Prefetcher(known, make_plan(count, batch_size, updates), read)

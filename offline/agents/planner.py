@@ -22,14 +22,14 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts.configs import check, fraction, layers, number, positive, step_size
-from jaxrl_rollouts.descent import descend
+from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.diffusion import (
     Denoiser,
     Flow,
     FlowConfig,
     JumpConfig,
     SamplerConfig,
-    TemporalUnetConfig,
+    Unet,
     draw_samples,
     flow_of_denoiser,
     make_denoiser,
@@ -69,7 +69,7 @@ class PlannerConfig:
             student learns to do in one.
         replan: steps that are taken of a plan before the next one is drawn.
         drop: share of training rows that the model does not see the rank of.
-        hidden: widths of the inverse model and of the expectile's.
+        hidden_dims: widths of the inverse model and of the expectile's.
         actor_lr: learning rate of all of them.
         average: decay of the moving average of their weights, which act.
         windows: rows made of the dataset at most.
@@ -78,7 +78,7 @@ class PlannerConfig:
 
     history: int = positive(1)
     horizon: int = positive(15)
-    unet: TemporalUnetConfig = field(default_factory=TemporalUnetConfig)
+    unet: Unet = field(default_factory=Unet)
     by: Literal["student", "teacher"] = "student"
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
     student: FlowConfig = field(
@@ -89,7 +89,7 @@ class PlannerConfig:
     guidance: float = number(1.0, least=0)
     replan: int = positive(1)
     drop: float = fraction(0.1)
-    hidden: tuple[int, ...] = layers((256, 256))
+    hidden_dims: tuple[int, ...] = layers((256, 256))
     actor_lr: float = step_size(3e-4)
     average: float = number(0.995, least=0, below=1)
     windows: int = positive(200_000)
@@ -165,8 +165,8 @@ def planner_parts(config: PlannerConfig, observation_size: int, action_size: int
         make_denoiser(network),
         guided,
         make_flow(network, config.student, flow_of_denoiser(guided)),
-        from_linen(MLP(config.hidden, (action_size,)), s, s),
-        from_linen(MLP(config.hidden, (1,)), s),
+        from_linen(MLP(config.hidden_dims, (action_size,)), s, s),
+        from_linen(MLP(config.hidden_dims, (1,)), s),
         optax.chain(optax.clip_by_global_norm(1.0), optax.adam(config.actor_lr)),
     )
 
@@ -323,7 +323,7 @@ def update(
 ) -> tuple[PlannerState, dict[str, jax.Array]]:
     """One gradient step, and one of the average, which begins as a plain mean."""
     actor, count = state.actor, state.updates + 1
-    net, moments, value, metrics = descend(
+    net, moments, value, metrics = gradient_step(
         parts.learn, loss, state.net, state.moments, parts, actor, key, batch
     )
     weight = jnp.maximum(1.0 - parts.config.average, 1.0 / count)

@@ -35,10 +35,10 @@ class RebracConfig(Td3Config):
         critic_bc_coef: of the next action in the Bellman target (beta_2; 0 to 0.5 there).
     """
 
-    hidden: tuple[int, ...] = layers((256, 256, 256))
+    hidden_dims: tuple[int, ...] = layers((256, 256, 256))
     critic_norm: bool = True
     edac_init: bool = True
-    normalise: bool = False
+    normalize_obs: bool = False
     actor_lr: float = step_size(1e-3)
     critic_lr: float = step_size(1e-3)
     actor_bc_coef: float = number(0.01, least=0)

@@ -30,8 +30,8 @@ from .soft import (
     actor_step,
     critic_step,
     density,
-    fresh,
     greedy,
+    initial_state,
     make_nets,
     policy,
     q,
@@ -126,7 +126,7 @@ def init(nets: SoftNets, key: jax.Array, scaler: Scaler | None = None) -> SacSta
     """A fresh state; SAC sees observations as they are."""
     # EDAC's and RAVL's published settings take raw observations.
     del scaler
-    return SacState(**fresh(nets, key))
+    return SacState(**initial_state(nets, key))
 
 
 def bellman_target(

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts.configs import layers, number, positive, step_size
-from jaxrl_rollouts.descent import descend
+from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.ensemble import Ensemble, each_member, ensemble
 from jaxrl_rollouts.networks import MLP, Network, from_linen, uniform
 from jaxrl_rollouts.trees import PyTree
@@ -33,7 +33,7 @@ class SoftConfig:
 
     Attributes:
         num_critics: how many; their minimum is bootstrapped from.
-        hidden: widths of all networks.
+        hidden_dims: widths of all networks.
         discount: gamma: what a reward one step later counts.
         tau: how much of the networks goes into their targets at every update.
         actor_lr, critic_lr, alpha_lr: learning rates (Adam).
@@ -50,7 +50,7 @@ class SoftConfig:
     """
 
     num_critics: int = positive(2)
-    hidden: tuple[int, ...] = layers((256, 256, 256))
+    hidden_dims: tuple[int, ...] = layers((256, 256, 256))
     discount: float = number(0.99, least=0, below=1)
     tau: float = number(0.005, above=0, most=1)
     actor_lr: float = step_size(3e-4)
@@ -84,11 +84,11 @@ def make_nets(
     action_size: int,
     actor_config: ActorConfig,
     steps: int | None = None,
-    critic_hidden: tuple[int, ...] | None = None,
+    critic_hidden_dims: tuple[int, ...] | None = None,
 ) -> SoftNets:
     """Networks with EDAC's initial weights (biases 0.1, small heads); flows have their own.
 
-    `critic_hidden` are widths of the critics; None takes `config.hidden`.
+    `critic_hidden_dims` are widths of the critics; None takes `config.hidden_dims`.
     """
     s, a = inputs(observation_size, action_size)
     bias = jax.nn.initializers.constant(0.1)
@@ -97,12 +97,12 @@ def make_nets(
         head = uniform(bound)
         return MLP(hidden, outputs, bias_init=bias, head_init=head, head_bias_init=head)
 
-    critic = from_linen(mlp(critic_hidden or config.hidden, (1,), 3e-3), s, a)
+    critic = from_linen(mlp(critic_hidden_dims or config.hidden_dims, (1,), 3e-3), s, a)
     if actor_config.kind == "gaussian":
-        network = from_linen(mlp(config.hidden, (action_size, action_size), 1e-3), s)
+        network = from_linen(mlp(config.hidden_dims, (action_size, action_size), 1e-3), s)
         actor = gaussian_actor(network, action_size, actor_config.density)
     else:
-        actor = make_flow_actor(actor_config, config.hidden, observation_size, action_size)
+        actor = make_flow_actor(actor_config, config.hidden_dims, observation_size, action_size)
     wanted, rate = config.target_entropy, config.actor_lr
     if steps:
         rate = optax.cosine_decay_schedule(rate, steps)
@@ -118,7 +118,7 @@ def make_nets(
     )
 
 
-def fresh(nets: SoftNets, key: jax.Array) -> dict[str, Any]:
+def initial_state(nets: SoftNets, key: jax.Array) -> dict[str, Any]:
     """What a fresh state holds, by the names of its fields; critics' leaves are `[N, ...]`."""
     actor_key, critic_key = jax.random.split(key)
     actor, critic = nets.actor.init(actor_key), nets.critics.init(critic_key)
@@ -233,7 +233,7 @@ def soft_value(nets: SoftNets, state: Any, key: jax.Array, observations: jax.Arr
     return value
 
 
-# Steps that agents and methods compose; states have the fields of `fresh`.
+# Steps that agents and methods compose; states have the fields of `initial_state`.
 
 
 def actor_loss(
@@ -277,7 +277,7 @@ def critic_step(
     Args:
         loss: `(critic, nets, batch, target, *more) -> (loss, metrics)`.
     """
-    critic, opt_critic, _, metrics = descend(
+    critic, opt_critic, _, metrics = gradient_step(
         nets.learn_critic, loss, state.critic, state.opt_critic, nets, batch, target, *more
     )
     # Targets follow the critics of this very step, as in SAC's code.

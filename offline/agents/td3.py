@@ -12,7 +12,7 @@ import optax
 
 from jaxrl_rollouts import draws
 from jaxrl_rollouts.configs import check, number, positive
-from jaxrl_rollouts.descent import descend
+from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.ensemble import Ensemble, ensemble
 from jaxrl_rollouts.networks import MLP, Network, from_linen, uniform
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
@@ -30,16 +30,16 @@ class Td3Config(ValueConfig):
     Attributes:
         actor_norm: layer normalisation in the policy, after each activation.
         edac_init: EDAC's initial weights (biases 0.1, small heads), as ReBRAC has them.
-        noise, noise_clip: of the target action, within [-1, 1].
-        delay: critic updates per actor update; target networks move with the actor.
+        policy_noise, noise_clip: of the target action, within [-1, 1].
+        policy_freq: critic updates per actor update; target networks move with the actor.
     """
 
     actor_norm: bool = False
     edac_init: bool = False
-    normalise: bool = True
-    noise: float = number(0.2, least=0)
+    normalize_obs: bool = True
+    policy_noise: float = number(0.2, least=0)
     noise_clip: float = number(0.5, least=0)
-    delay: int = positive(2)
+    policy_freq: int = positive(2)
 
 
 class Td3State(NamedTuple):
@@ -88,7 +88,7 @@ def make_td3(
         if config.edac_init:
             bias, head = jax.nn.initializers.constant(0.1), uniform(bound)
             own |= {"bias_init": bias, "head_init": head, "head_bias_init": head}
-        return MLP(config.hidden, (outputs,), **own)
+        return MLP(config.hidden_dims, (outputs,), **own)
 
     return td3_of(
         Td3Nets(
@@ -107,7 +107,11 @@ def make_td3(
 def td3_of(nets: Td3Nets) -> Agent:
     """The agent of these networks."""
     acts = {"policy": greedy, "greedy": greedy, "q": q, "gaussian": gaussian}
-    settings = {"normalise": nets.config.normalise, "period": nets.config.delay, "nets": nets}
+    settings = {
+        "normalise": nets.config.normalize_obs,
+        "period": nets.config.policy_freq,
+        "nets": nets,
+    }
     return Agent(**bound(nets, init=init, update=update, **acts), **settings)
 
 
@@ -152,7 +156,7 @@ def bellman_target(nets: Td3Nets, state: Td3State, key: jax.Array, batch: Any) -
     """
     config, scaler = nets.config, state.actor.scaler
     following = action(nets, Scaled(state.target_actor, scaler), batch.next_observations)
-    noise = config.noise * draws.normal(key, following.shape)
+    noise = config.policy_noise * draws.normal(key, following.shape)
     noise = jnp.clip(noise, -config.noise_clip, config.noise_clip)
     following = jnp.clip(following + noise, -1.0, 1.0)
     value = q(nets, Scaled(state.target_critic, scaler), batch.next_observations, following).min(0)
@@ -180,7 +184,7 @@ def update(
     state = state._replace(critic=critic, opt_critic=opt_critic)
     if not actor:
         return state, metrics
-    moved, opt_actor, loss, more = descend(
+    moved, opt_actor, loss, more = gradient_step(
         nets.learn_actor, policy_loss, state.actor.net, state.opt_actor, nets, critic, batch
     )
     state = state._replace(

@@ -15,7 +15,7 @@ import jax
 import optax
 
 from jaxrl_rollouts.configs import number, positive, step_size
-from jaxrl_rollouts.descent import descend
+from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.networks import MLP, Network, from_linen, uniform
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
@@ -88,7 +88,7 @@ def make_td3_awr(config: Td3AwrConfig, observation_size: int, action_size: int) 
     norm, head = config.critic_norm, uniform(3e-3)
     inits: dict[str, Any] = {"head_init": head, "head_bias_init": head}
     inits["bias_init"] = jax.nn.initializers.constant(0.1)
-    value = MLP(config.hidden, (1,), layer_norm=norm, norm_after=norm, **inits)
+    value = MLP(config.hidden_dims, (1,), layer_norm=norm, norm_after=norm, **inits)
     nets = AwrNets(made.nets, from_linen(value, s), optax.adam(config.value_lr))
     return made._replace(**bound(nets, init=init, update=update), nets=nets)
 
@@ -116,7 +116,7 @@ def update(
     state, metrics = moved
     if not actor:
         return state, metrics
-    value, opt_value, loss, _ = descend(
+    value, opt_value, loss, _ = gradient_step(
         nets.learn_value,
         value_loss,
         state.value,

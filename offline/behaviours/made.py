@@ -10,11 +10,8 @@ import jax
 
 from jaxrl_rollouts.errors import ConfigError
 
-from ..data import (
-    Dataset,
-    Transitions,
-    load,
-)
+from .. import data
+from ..data import Dataset, Transitions
 from ..tapes import SUFFIX
 from ..tapes.replay import load_tape
 from ..tapes.tape import packaged
@@ -40,16 +37,16 @@ MADE: Mapping[str, tuple[str, Callable[..., Transitions]]] = {
 }
 
 
-def load_dataset(name: Any, seed: int = 0, **options: Any) -> Dataset:
+def load(name: Any, seed: int = 0, **options: Any) -> Dataset:
     """A dataset: a name, a path, a mapping of arrays, a Minari dataset, or one made on the spot.
 
     Args:
         name: one of `MADE` (`pendulum-mixed`, ...), which is made on the spot; a tape of the
-            package, `hopper-medium-mini-v1`, or the path of one; else what `load`
+            package, `hopper-medium-mini-v1`, or the path of one; else what `data.load`
             takes: a D4RL name such as `hopper-medium-v2`, the path of an HDF5 or npz file or of a
             Minari folder, a mapping with D4RL's keys, a `MinariDataset`.
         seed: of what is made on the spot.
-        options: those of `load`: `action_low`, `action_high`, `max_episode_steps`, `clip`, ...
+        options: those of `data.load`: `action_low`, `action_high`, `max_episode_steps`, `clip`, ...
 
     Raises:
         DataError: not found, or not what a dataset should be.
@@ -57,7 +54,7 @@ def load_dataset(name: Any, seed: int = 0, **options: Any) -> Dataset:
     """
     tape = isinstance(name, str | Path) and (name in packaged() or Path(name).suffix == SUFFIX)
     if not tape and (not isinstance(name, str) or name not in MADE):
-        return load(name, **options)
+        return data.load(name, **options)
     if options:
         raise ConfigError(
             f"dataset {name}", sorted(options), "none: its rows are made by a program"
@@ -71,7 +68,7 @@ def load_dataset(name: Any, seed: int = 0, **options: Any) -> Dataset:
 
 
 def undeclared(name: Any, **declared: Any) -> dict[str, Any]:
-    """Options of `load_dataset` for a set whose action bounds the environment may give.
+    """Options of `data.load` for a set whose action bounds the environment may give.
 
     Its actions are then held to [-1, 1] once the environment is known.
     """

@@ -40,7 +40,7 @@ from .verdict import headline, table_of
 Estimator = Literal["models", "fqe", "is", "dr"]
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
 NETWORKS = WorldModelConfig(
-    members=6, elites=6, hidden=(64,) * 3, variance="output", input_clip=10.0, max_epochs=30
+    members=6, elites=6, hidden_dims=(64,) * 3, variance="output", input_clip=10.0, max_epochs=30
 )
 
 
@@ -66,15 +66,15 @@ class ChooseConfig:
 
 PRESETS = {
     "smoke": ChooseConfig(
-        replace(NETWORKS, hidden=(32,), max_epochs=3, members=4, elites=4, batch_size=512),
-        FqeConfig(members=3, hidden=(32,), steps=1000, tau=0.3, lr=1e-3, batch_size=64),
+        replace(NETWORKS, hidden_dims=(32,), max_epochs=3, members=4, elites=4, batch_size=512),
+        FqeConfig(members=3, hidden_dims=(32,), steps=1000, tau=0.3, lr=1e-3, batch_size=64),
         clone_steps=500,
         episodes=16,
     ),
     "small": ChooseConfig(),
     "long": ChooseConfig(
-        replace(NETWORKS, members=10, elites=10, hidden=(200,) * 4, max_epochs=100),
-        FqeConfig(hidden=(256, 256), steps=100_000, tau=0.005),
+        replace(NETWORKS, members=10, elites=10, hidden_dims=(200,) * 4, max_epochs=100),
+        FqeConfig(hidden_dims=(256, 256), steps=100_000, tau=0.005),
         clone_steps=20_000,
         episodes=512,
     ),

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxrl_rollouts.descent import descend
+from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.fit_data import rows_of_groups
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.loop import train_loop
 from jaxrl_rollouts.networks import MLP, from_linen
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.scaler import Scaler, fit_scaler
@@ -81,7 +81,7 @@ def clone(
     scaler = fit_scaler(observations)
     inside = jnp.clip(actions, -INSIDE, INSIDE)
     init, update, agent = _functions(observations.shape[1], actions.shape[1])
-    trained = train(
+    trained = train_loop(
         update,
         init,
         jax.random.split(key, total),
@@ -151,7 +151,7 @@ def _update(
 
     def one(carry: tuple, key: jax.Array) -> tuple[tuple, jax.Array]:
         index = data.learned[jax.random.randint(key, (BATCH,), 0, data.learned.shape[0])]
-        net, moments, value, _ = descend(optimiser, _loss, *carry, actor, data, index)
+        net, moments, value, _ = gradient_step(optimiser, _loss, *carry, actor, data, index)
         return (net, moments), value
 
     learn_key, key = jax.random.split(state.key)

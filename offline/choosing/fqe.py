@@ -12,7 +12,7 @@ import numpy as np
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.finite import OnDivergence
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.loop import train_loop
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.scaler import fit_scaler
 from jaxrl_rollouts.trees import PyTree
@@ -149,7 +149,7 @@ def evaluated(
     sizes = tuple(int(x.shape[1]) for x in (data.rows.observations, data.rows.actions))
     functions = make_fqe(config, agent, sizes, discount)
     iterations = -(-config.steps // PER_ITERATION)
-    trained = train(
+    trained = train_loop(
         functions.update,
         functions.init,
         jax.random.split(key, policies),

@@ -18,9 +18,9 @@ from jaxrl_rollouts.record.context import RunContext
 from ..data import Dataset, Transitions, episodes, take_rows, to_device
 from ..environments import Environment
 from ..task import slug, termination_of
-from ..worlds.dynamics import Dynamics, World, learned_dynamics, uncertainties
+from ..worlds.dynamics import Dynamics, WorldModelParams, learned_dynamics, uncertainties
 from ..worlds.endings import TerminationConfig, fit_endings
-from ..worlds.fit import WorldModelConfig, fit_worlds
+from ..worlds.fit import WorldModelConfig, fit_world_models
 from ..worlds.open_loop import open_loop, unchanged, windows
 from ..worlds.saved import load_worlds
 from ..worlds.written import FILE, save_worlds
@@ -32,7 +32,7 @@ class Models(NamedTuple):
     """World models that policies are valued in.
 
     Attributes:
-        world: one `World`; member `i` has seen the half `i % 2` of the episodes alone.
+        world: one `WorldModelParams`; member `i` has seen the half `i % 2` of the episodes alone.
         dynamics: of all members, and of half of them.
         fitter: of their networks.
         limit: the largest disagreement of the members on the data.
@@ -41,7 +41,7 @@ class Models(NamedTuple):
         horizon: steps of the longest episode.
     """
 
-    world: World
+    world: WorldModelParams
     dynamics: tuple[Dynamics, Dynamics]
     fitter: Any
     limit: float
@@ -49,7 +49,7 @@ class Models(NamedTuple):
     unchanged: float
     horizon: int
 
-    def half(self, number: int) -> World:
+    def half(self, number: int) -> WorldModelParams:
         """The members that have seen one half."""
         return self.world._replace(elites=jax.tree.map(lambda x: x[number::2], self.world.elites))
 
@@ -113,7 +113,7 @@ def fit_models(
         more: dict[str, Any] = {"seeds": 1, "context": context}
         stage = f"{name}-choose-models"
         asked: Any = {"targets": config.targets, "groups": half, "stage": stage}
-        fitted = fit_worlds(config.ensemble, rows, key, **asked, **more)
+        fitted = fit_world_models(config.ensemble, rows, key, **asked, **more)
         fitter, worlds = fitted.model.fitter, fitted.worlds
         if ending is not None:
             more["stage"] = f"{name}-choose-endings"

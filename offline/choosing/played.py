@@ -15,7 +15,7 @@ from jaxrl_rollouts.trees import PyTree
 
 from ..evaluation import EARLY_EXIT, Policy
 from ..recurrent.histories import Remembered, remember
-from ..worlds.dynamics import Dynamics, World, uncertainties
+from ..worlds.dynamics import Dynamics, WorldModelParams, uncertainties
 from .models import Models
 from .policies import Entry
 
@@ -73,7 +73,7 @@ def play_all(
 def play(
     models: Models,
     dynamics: Dynamics,
-    world: World,
+    world: WorldModelParams,
     entry: Entry,
     actor: PyTree,
     start: np.ndarray,

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError, UserError
-from jaxrl_rollouts.rollouts import Model, StepResult, outcome, where_rows
+from jaxrl_rollouts.rollouts import Model, StepResult, step_result, where_rows
 from jaxrl_rollouts.trees import PyTree
 
 Rowwise = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
@@ -173,7 +173,7 @@ def proceed(
     # Compiled carries need one dtype throughout; simulators like to return weak or wide types.
     inner = jax.tree.map(lambda new, old: jnp.asarray(new, old.dtype), inner, state.inner)
     truncated = (time >= max_episode_steps) & ~terminated
-    out = outcome(
+    out = step_result(
         time.shape[0],
         reward=reward.astype(jnp.float32),
         terminated=terminated,
@@ -295,7 +295,7 @@ def _of_transition(transition: Transition) -> Model:
         params: PyTree, key: jax.Array, state: jax.Array, action: jax.Array, member: PyTree
     ) -> tuple[jax.Array, StepResult]:
         following, reward, terminated = transition(state, action)
-        return following, outcome(len(action), reward=reward, terminated=terminated)
+        return following, step_result(len(action), reward=reward, terminated=terminated)
 
     return Model(step)
 

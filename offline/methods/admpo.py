@@ -32,7 +32,7 @@ from .model_based import Given, Learned, Learning, ModelBased, flat
 def admpo_agent() -> SacConfig:
     """SAC as ADMPO's authors have it; the temperature is fixed."""
     return SacConfig(
-        hidden=(256, 256), actor_lr=1e-4, cosine=True, learn_alpha=False, initial_alpha=0.1
+        hidden_dims=(256, 256), actor_lr=1e-4, cosine=True, learn_alpha=False, initial_alpha=0.1
     )
 
 

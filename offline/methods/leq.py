@@ -25,7 +25,7 @@ from jaxrl_rollouts.configs import (
     positive,
     step_size,
 )
-from jaxrl_rollouts.descent import descend
+from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.ensemble import ensemble, least
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import MLP, Network, from_linen
@@ -56,13 +56,13 @@ class LeqConfig(Td3Config):
     """
 
     num_critics: int = positive(1)
-    hidden: tuple[int, ...] = layers((256, 256, 256))
+    hidden_dims: tuple[int, ...] = layers((256, 256, 256))
     critic_norm: bool = True
     discount: float = number(0.997, least=0, below=1)
     actor_lr: float = step_size(3e-5)
     critic_lr: float = step_size(1e-4)
-    noise: float = number(0.0, least=0)
-    delay: int = positive(1)
+    policy_noise: float = number(0.0, least=0)
+    policy_freq: int = positive(1)
     exploration: float = number(1.0, least=0)
     cosine: bool = True
 
@@ -83,7 +83,9 @@ def make_leq(
     sizes = observation_size, action_size
     s, a = inputs(*sizes)
     nets: Td3Nets = make_td3(config, *sizes, lambda q, actions, batch: (-q[0].mean(), {})).nets
-    critic = squeezed(from_linen(MLP(config.hidden, (1,), layer_norm=config.critic_norm), s, a))
+    critic = squeezed(
+        from_linen(MLP(config.hidden_dims, (1,), layer_norm=config.critic_norm), s, a)
+    )
     rate: Any = optax.cosine_decay_schedule(config.actor_lr, steps) if steps else config.actor_lr
     nets = nets._replace(
         actor=squeezed(nets.actor),
@@ -160,11 +162,11 @@ class Leq(ModelBased):
         actor_key, critic_key = jax.random.split(given.key)
         still = jnp.zeros((self.horizon + 1, *given.imagined.actions.shape))
         path, pull = self.ascent(agent, td3, actor_key, starts, world, still)
-        actor, opt_actor, _, _ = descend(
+        actor, opt_actor, _, _ = gradient_step(
             nets.learn_actor, actor_loss, td3.actor.net, td3.opt_actor, agent, scaler, path, pull
         )
         path = self.path(agent, td3, critic_key, starts, world, still)
-        critic, opt_critic, fit, metrics = descend(
+        critic, opt_critic, fit, metrics = gradient_step(
             nets.learn_critic,
             self.critic_loss,
             td3.critic.net,

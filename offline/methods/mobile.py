@@ -23,7 +23,7 @@ from ..agents import AGENTS
 from ..agents.sac import SacConfig, SacState
 from ..data import Dataset, Transitions
 from ..method import Agent, AgentConfig
-from ..worlds.dynamics import Imagined, Noise, Rolled
+from ..worlds.dynamics import EliteSamples, Noise, Rolled
 from ..worlds.fit import WorldModelConfig
 from .model_based import Given, Learned, Learning, ModelBased
 
@@ -31,7 +31,7 @@ from .model_based import Given, Learned, Learning, ModelBased
 def mobile_agent() -> SacConfig:
     """SAC as MOBILE's authors have it."""
     return SacConfig(
-        hidden=(256, 256),
+        hidden_dims=(256, 256),
         actor_lr=1e-4,
         alpha_lr=1e-4,
         cosine=True,
@@ -124,7 +124,7 @@ def lowered(state: Learning, given: Given, penalty: jax.Array) -> Learned:
 
 def imagined_values(
     agent: Agent, state: SacState, key: jax.Array, batch: Transitions, world: Rolled, noise: Noise
-) -> tuple[Imagined, jax.Array]:
+) -> tuple[EliteSamples, jax.Array]:
     """A next state of every elite and `min_i Q'_i` there, `[E, B]`; arguments as of
     `Mobile.inconsistency`, and the `noise` of the elites' samples."""
 
@@ -133,7 +133,7 @@ def imagined_values(
         return agent.sample(state.actor, key, observations)[0]
 
     model_key, action_key = jax.random.split(key)
-    imagined = world.imagine(model_key, batch.observations, batch.actions)
+    imagined = world.sample_elites(model_key, batch.observations, batch.actions)
     # One action key for all elites where only their predictions should differ.
     of_elites = jax.vmap(act, (None, 0)) if noise == "common" else act
     actions = of_elites(action_key, imagined.next_observations)

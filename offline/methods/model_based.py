@@ -150,7 +150,7 @@ class ModelBased(Method):
         return None
 
     def sampling(self) -> Noise:
-        """How `world.imagine` draws the elites' samples."""
+        """How `world.sample_elites` draws the elites' samples."""
         return "own"
 
     def real_rows(self, transitions: Transitions) -> Any:

@@ -28,7 +28,9 @@ from .model_based import ModelBased, flat
 
 def kit_agent() -> SacConfig:
     """SAC as OfflineRL-Kit has it for MOPO and MOBILE."""
-    return SacConfig(hidden=(256, 256), actor_lr=1e-4, alpha_lr=1e-4, cosine=True, max_alpha=1.0)
+    return SacConfig(
+        hidden_dims=(256, 256), actor_lr=1e-4, alpha_lr=1e-4, cosine=True, max_alpha=1.0
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

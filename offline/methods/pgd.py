@@ -14,7 +14,7 @@ from typing import ClassVar
 import jax
 
 from jaxrl_rollouts.configs import number, positive
-from jaxrl_rollouts.diffusion import DenoiserTrainingConfig, TemporalUnetConfig
+from jaxrl_rollouts.diffusion import DenoiserTrainingConfig, Unet
 from jaxrl_rollouts.errors import ConfigError
 
 from ..data import to_device
@@ -30,7 +30,7 @@ from .on_synthetic import OnSynthetic
 def published_training() -> DenoiserTrainingConfig:
     """The public code's, which counts epochs, as gradient steps of ours."""
     return DenoiserTrainingConfig(
-        steps=500_000, batch=32, rate=2e-3, betas=(0.9, 0.999), warmup=50_000, clip=None
+        steps=500_000, batch=32, lr=2e-3, betas=(0.9, 0.999), warmup=50_000, clip=None
     )
 
 
@@ -47,7 +47,7 @@ class Pgd(OnSynthetic):
     name: ClassVar[str] = "pgd"
     length: int = number(16, least=2, expected="at least 2 states")
     stride: int = positive(8)
-    unet: TemporalUnetConfig = TemporalUnetConfig(features=1024)
+    unet: Unet = Unet(features=1024)
     training: DenoiserTrainingConfig = field(default_factory=published_training)
     refresh: PgdConfig = PgdConfig()
 

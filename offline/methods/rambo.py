@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts.configs import chosen, coefficient, fraction, positive, step_size
-from jaxrl_rollouts.descent import descend
+from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.gaussian import Gaussian
 from jaxrl_rollouts.rollouts import Members, rollout
@@ -37,7 +37,7 @@ class Adversary(NamedTuple):
 
 def rambo_agent() -> SacConfig:
     """SAC as RAMBO's authors have it."""
-    return SacConfig(hidden=(256, 256), actor_lr=1e-4)
+    return SacConfig(hidden_dims=(256, 256), actor_lr=1e-4)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ class Rambo(ModelBased):
 
         def step(adversary: Adversary, key: jax.Array) -> tuple[Adversary, None]:
             now = world._replace(world=adversary.world)
-            elites, moments, _, _ = descend(
+            elites, moments, _, _ = gradient_step(
                 self.optimiser(),
                 self.model_loss,
                 adversary.world.elites,
@@ -159,7 +159,7 @@ class Rambo(ModelBased):
     ) -> tuple[jax.Array, jax.Array]:
         """Drawn changes and rewards `[B, S + 1]`, and their standardised advantages `[B]`."""
         model_key, member_key, act_key = jax.random.split(key, 3)
-        every = world.imagine(model_key, seen, actions)
+        every = world.sample_elites(model_key, seen, actions)
         member = jax.random.randint(member_key, (len(seen),), 0, len(every.rewards))
         own = member, jnp.arange(len(seen))
         following, rewards = every.next_observations[own], every.rewards[own]

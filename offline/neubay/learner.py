@@ -34,7 +34,7 @@ from ..recurrent.memory import Memory, make_memory
 from ..recurrent.sac import RecurrentSacState, make_recurrent_sac
 from ..recurrent.tapes import TapeBuffer
 from ..recurrent.timesteps import Timestep, from_trajectory, join, timestep_shapes
-from ..worlds.dynamics import Dynamics, World
+from ..worlds.dynamics import Dynamics, WorldModelParams
 from .rollout_stats import RolloutStats, measure_rollouts, no_rollouts
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class NeubayData(NamedTuple):
     """
 
     logged: LoggedHistories
-    world: World
+    world: WorldModelParams
     penalty: jax.Array
 
 
@@ -225,7 +225,7 @@ def shown_of(parts: NeubayParts, timesteps: Timestep) -> Timestep:
 
 
 def continue_histories(
-    parts: NeubayParts, actor: PyTree, key: jax.Array, moments: Drawn, world: World
+    parts: NeubayParts, actor: PyTree, key: jax.Array, moments: Drawn, world: WorldModelParams
 ) -> Trajectory:
     """Imagine what follows each moment; rows that were finished have no valid step.
 

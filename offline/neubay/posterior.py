@@ -23,11 +23,11 @@ from ..environments.terminations import Termination
 from ..method import Job
 from ..recurrent.histories import log_histories
 from ..task import Task, slug, termination_of
-from ..worlds.dynamics import Dynamics, World, learned_dynamics
+from ..worlds.dynamics import Dynamics, WorldModelParams, learned_dynamics
 from ..worlds.endings import TerminationConfig, fit_endings
-from ..worlds.fit import WorldModel, fit_worlds
+from ..worlds.fit import WorldModel, fit_world_models
 from ..worlds.saved import load_worlds
-from ..worlds.trust import LEVELS, UncertaintyStats, threshold_at, uncertainty_stats_of_seeds
+from ..worlds.thresholds import LEVELS, UncertaintyStats, threshold_at, uncertainty_stats_of_seeds
 from ..worlds.written import save_worlds
 from .learner import OWN_WORLDS, NeubayData, Sizes
 
@@ -87,7 +87,9 @@ class PosteriorConfig(EnsembleConfig):
         else:
             key, ensemble = jax.random.fold_in(jax.random.key(job.seed), 2), self.ensemble
             run: dict[str, Any] = {"stage": stage, "context": context, "targets": "observations"}
-            model, worlds, trained = fit_worlds(ensemble, known, key, seeds=self.ensembles, **run)
+            model, worlds, trained = fit_world_models(
+                ensemble, known, key, seeds=self.ensembles, **run
+            )
         poll(context, f"before measuring {stage}")
         asked = {*LEVELS, *(level for level in quantiles if level >= 0)}
         stats = uncertainty_stats_of_seeds(
@@ -124,7 +126,7 @@ class Posterior(NamedTuple):
     dataset: Dataset
     env: Environment
     model: WorldModel
-    worlds: World
+    worlds: WorldModelParams
     stats: UncertaintyStats
     trained: Trained | None
     ensemble: EnsembleConfig
@@ -167,7 +169,7 @@ def check_updates(
 def neubay_data(
     method: Neubay,
     transitions: Transitions,
-    worlds: World,
+    worlds: WorldModelParams,
     stats: UncertaintyStats,
     env: Environment,
     *,

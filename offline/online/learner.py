@@ -1,6 +1,6 @@
 """SAC that acts while it learns: some steps in every copy of the simulator, then gradient steps.
 
-An iteration is one compiled call of `loop.train`: `rows / environments` steps with sampled actions
+An iteration is one compiled call of `train_loop`: `rows / environments` steps with sampled actions
 in every copy, whose rows go into a replay buffer on the device, and then `rows * update_ratio`
 gradient steps on batches of it. Everything is in the state, the simulators' included, so that a
 checkpoint is enough to go on to the same bits. Haarnoja et al. 2018, "Soft Actor-Critic Algorithms

@@ -37,7 +37,8 @@ def online_report(outcome: Online, context: RunContext) -> Report:
     report.picture("learning_curve", drawn, caption)
     agent, config = outcome.settings, outcome.config
     report.note(
-        f"SAC with {agent.num_critics} critics, networks of {' x '.join(map(str, agent.hidden))}, "
+        f"SAC with {agent.num_critics} critics, networks of "
+        f"{' x '.join(map(str, agent.hidden_dims))}, "
         f"{config.update_ratio:g} gradient steps of {config.batch_size} rows for each step in "
         f"{config.environments} copies of {outcome.env.name} ({outcome.env.version})."
     )

@@ -83,7 +83,7 @@ def train(family: str, steps: int, seed: int, run: Run | None) -> Online:
     from .train import train_online
 
     online = OnlineConfig(looks=max(steps // 10_000, 1), tape=True)
-    agent = SacConfig(hidden=(256, 256))
+    agent = SacConfig(hidden_dims=(256, 256))
     return train_online(ENVIRONMENTS[family], agent, steps, online=online, seed=seed, context=run)
 
 
@@ -99,10 +99,10 @@ def export(
     """
     if out.suffix not in (".hdf5", ".h5"):
         raise ConfigError("out", str(out), "a file name that ends in .hdf5")
-    from ..behaviours.made import load_dataset
+    from ..behaviours.made import load
     from ..data import write_d4rl
 
-    data = load_dataset(dataset)
+    data = load(dataset)
     facts = {"name": data.name, "sha256_of_source": data.sha256}
     if data.environment:
         facts["env_id"] = data.environment

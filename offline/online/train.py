@@ -32,7 +32,7 @@ from ..training import evaluator
 from .learner import OnlineConfig, make_online
 
 STAGE = "sac"
-DEFAULT = SacConfig(hidden=(256, 256))
+DEFAULT = SacConfig(hidden_dims=(256, 256))
 
 
 class Online(NamedTuple):
@@ -143,7 +143,7 @@ def train_online(
     train_key, play_key = jax.random.split(jax.random.key(seed))
     iterations = online.iterations(steps)
     play = evaluator(learner, env, play_key, online.episodes, discount=settings.discount)
-    trained = loop.train(
+    trained = loop.train_loop(
         learner.update,
         learner.init,
         jax.random.split(train_key, seeds),

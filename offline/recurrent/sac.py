@@ -24,7 +24,7 @@ from jaxrl_rollouts.configs import (
     positive,
     step_size,
 )
-from jaxrl_rollouts.descent import descend
+from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.ensemble import take_members
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.scaler import Scaler
@@ -270,7 +270,7 @@ def update(
     # the memory serves both, and `to_actor` carries the loss's slope back through it.
     normal, to_actor = jax.vjp(lambda p: nets.both.heads(p, seen, tape.starts), state.actor)
     target = bellman_target(nets, state, normal, jnp.stack([next_key, pair_key]), tape)
-    critic, opt_critic, fit, values = descend(
+    critic, opt_critic, fit, values = gradient_step(
         nets.learn_critic, critic_loss, state.critic, state.opt_critic, nets, tape, target
     )
     # Before the actor's step, as published: the actor then follows the critic just updated.

@@ -34,11 +34,11 @@ from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions, to_device
 from ..environments.terminations import never
-from ..worlds.dynamics import Termination, World, learned_dynamics, predict
+from ..worlds.dynamics import Termination, WorldModelParams, learned_dynamics, predict
 from ..worlds.endings import TerminationConfig, fit_endings
 from ..worlds.fit import fit_model, make_inverse_model, make_world_model
 from ..worlds.open_loop import replay
-from ..worlds.trust import uncertainty_stats
+from ..worlds.thresholds import uncertainty_stats
 
 By = Literal["ensemble", "model", "inverse"]
 Beyond = Literal["keep", "drop", "weigh"]
@@ -49,7 +49,7 @@ BATCH = 4096  # paths side by side
 NETWORKS = EnsembleConfig(
     members=5,
     elites=4,
-    hidden=(128, 128, 128),
+    hidden_dims=(128, 128, 128),
     variance="output",
     weight_decay=(2.5e-5,),
     max_epochs=20,
@@ -169,7 +169,7 @@ def behind(fitter: Fitter) -> Callable[..., Relabelled]:
     """`Relabeller.relabel` of an inverse model: the actions behind the changes."""
 
     @jax.jit
-    def run(world: World, key: jax.Array, paths: Transitions) -> Relabelled:
+    def run(world: WorldModelParams, key: jax.Array, paths: Transitions) -> Relabelled:
         del key
         every = predict(fitter, world, *_rows(paths))
         spread = spread_of_means(every.mean / world.targets.std, every.std / world.targets.std)
@@ -203,7 +203,7 @@ def fit_relabeller(
         config: which model, and what is done with steps beyond its threshold.
         key: consumed.
         termination: the environment's rule; None learns one where the rows have terminations.
-        stage, context: as for `loop.train`.
+        stage, context: as for `train_loop`.
 
     Raises:
         ConfigError: a setting is out of range.

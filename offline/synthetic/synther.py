@@ -24,11 +24,11 @@ from jaxrl_rollouts.diffusion import (
     Denoiser,
     DenoiserTrainingConfig,
     DistilConfig,
+    DistillationBatch,
     EdmConfig,
     Flow,
     JumpConfig,
-    Lesson,
-    ResidualMlpConfig,
+    ResidualMlp,
     SamplerConfig,
     check_finite,
     distil,
@@ -40,7 +40,7 @@ from jaxrl_rollouts.diffusion import (
     make_residual_mlp,
 )
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.loop import train_loop
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.scaler import Scaler, fit_scaler
 from jaxrl_rollouts.trees import PyTree, unstack
@@ -61,7 +61,7 @@ class SyntherConfig:
         student: of the denoiser; where there is one it draws the transitions, in a few jumps.
     """
 
-    network: ResidualMlpConfig = field(default_factory=ResidualMlpConfig)
+    network: ResidualMlp = field(default_factory=ResidualMlp)
     training: DenoiserTrainingConfig = field(default_factory=DenoiserTrainingConfig)
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
     edm: EdmConfig = field(default_factory=EdmConfig)
@@ -208,13 +208,13 @@ def upsample(
     }
     run: dict[str, Any] = {"stage": stage, "context": context, "about": config}
     one = jax.random.split(fit_key, 1)
-    params = train(training.update, training.init, one, packed, **budget, **run).state.average
+    params = train_loop(training.update, training.init, one, packed, **budget, **run).state.average
     if config.student is not None:
         check(config.student)
         model = make_flow(network(interval=True), config.student.flow, flow_of_denoiser(model))
         one = jax.random.split(jax.random.fold_in(fit_key, 1), 1)
         run = {"stage": f"{stage}-student", "context": context}
-        lesson = Lesson(packed, params)
+        lesson = DistillationBatch(packed, params)
         params = distil(model, config.student.training, lesson, one, **run).state.average
     (key,), (weights,) = jax.random.split(draw_key, 1), unstack(params)
     made = generate(model, weights, key, layout, count, config=config.drawn_by, batch=batch)

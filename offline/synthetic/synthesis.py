@@ -28,7 +28,7 @@ from jaxrl_rollouts.record.arrays import remember
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree, unstack
 
-from ..behaviours.made import load_dataset
+from ..behaviours.made import load
 from ..data import Dataset, Transitions, take_rows
 from ..method import Agent
 from ..worlds.dynamics import Termination
@@ -87,7 +87,7 @@ def synthesise(
     """Fit a diffusion model to a dataset and sample rows from it.
 
     Args:
-        dataset: a `Dataset`, or what `load_dataset` takes.
+        dataset: a `Dataset`, or what `load` takes.
         method: settings of SynthER, for single transitions (every row an episode that was cut at
             once), or of policy-guided diffusion, for windows of consecutive ones:
             `recipe("synther", "small")`.
@@ -116,7 +116,7 @@ def synthesise(
     if policy is not None and (chosen.name != "pgd" or policy[0].gaussian is None):
         raise ConfigError("policy", chosen.name, "pgd, and an agent with a normal policy")
     if isinstance(dataset, str):
-        dataset = load_dataset(dataset, seed)
+        dataset = load(dataset, seed)
     config, stage = _relabelling(chosen.relabel, relabel), str(stage or chosen.name)
     count, sample = _sampler(dataset, chosen, rows, jax.random.key(seed), policy)
 

@@ -24,13 +24,13 @@ from jaxrl_rollouts.fitting import Fitter, make_fitter
 from jaxrl_rollouts.gaussian import Gaussian, soft_clamp
 from jaxrl_rollouts.networks import from_linen
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.rollouts import Model, outcome
+from jaxrl_rollouts.rollouts import Model, step_result
 from jaxrl_rollouts.scaler import Scaler, fit_scaler, identity_scaler
 
 from ..data import Transitions, episodes
 from ..data.transitions import RAW, RewardScale
 from ..task import Task, slug, termination_of
-from .dynamics import Dynamics, Imagined, Termination, World
+from .dynamics import Dynamics, EliteSamples, Termination, WorldModelParams
 from .endings import TerminationConfig, ended, fit_endings
 from .fit import ENDING, WorldModel, fit_model
 
@@ -75,7 +75,7 @@ class AnyStepConfig:
         return EnsembleConfig(
             members=1,
             elites=1,
-            hidden=(self.width,),
+            hidden_dims=(self.width,),
             bootstrap=False,
             lr=self.lr,
             weight_decay=(0.0,),
@@ -94,7 +94,7 @@ class AnyStepConfig:
         seed: int,
         context: RunContext | None,
         reward: RewardScale = RAW,
-    ) -> tuple[Dynamics, World]:
+    ) -> tuple[Dynamics, WorldModelParams]:
         """Fit to a dataset; arguments as for `WorldModelConfig.fit`.
 
         Returns:
@@ -224,7 +224,11 @@ class Recent(NamedTuple):
 
 
 def predict(
-    fitter: Fitter, world: World, observations: jax.Array, actions: jax.Array, length: int
+    fitter: Fitter,
+    world: WorldModelParams,
+    observations: jax.Array,
+    actions: jax.Array,
+    length: int,
 ) -> Gaussian:
     """Normal over next state and reward from `observations [B, S]`, `length` steps back.
 
@@ -256,7 +260,9 @@ def any_step_dynamics(
         termination: as for `learned_dynamics`.
     """
 
-    def step(world: World, key: jax.Array, state: Recent, action: jax.Array, member: Any) -> tuple:
+    def step(
+        world: WorldModelParams, key: jax.Array, state: Recent, action: jax.Array, member: Any
+    ) -> tuple:
         taken = jnp.concatenate([state.actions, action[:, None]], 1)
         every = [
             predict(fitter, world, state.observations[:, -k], taken, k)
@@ -270,15 +276,15 @@ def any_step_dynamics(
         apart = jnp.sqrt(means[..., :-1].var(0).mean(-1))
         seen = jnp.concatenate([state.observations[:, 1:], following[:, None]], 1)
         done = ended(termination, world.ending, now, action, following)
-        result = outcome(len(now), reward=drawn[:, -1], terminated=done, uncertainty=apart)
+        result = step_result(len(now), reward=drawn[:, -1], terminated=done, uncertainty=apart)
         return Recent(seen, taken[:, 1:]), result
 
-    def imagine(
-        world: World, key: jax.Array, observations: jax.Array, actions: jax.Array
-    ) -> Imagined:
+    def sample_elites(
+        world: WorldModelParams, key: jax.Array, observations: jax.Array, actions: jax.Array
+    ) -> EliteSamples:
         taken = jnp.zeros((len(actions), backtrack, actions.shape[-1])).at[:, -1].set(actions)
         drawn = predict(fitter, world, observations, taken, 1).sample(key)
         done = ended(termination, world.ending, observations, actions, drawn[:, :-1])
-        return Imagined(drawn[None, :, -1], drawn[None, :, :-1], done[None])
+        return EliteSamples(drawn[None, :, -1], drawn[None, :, :-1], done[None])
 
-    return Dynamics(Model(step, lambda state: state.observations[:, -1]), imagine, 1)
+    return Dynamics(Model(step, lambda state: state.observations[:, -1]), sample_elites, 1)

@@ -1,4 +1,4 @@
-"""World models as a method rolls them: a `World` of parameters and the `Dynamics` over it."""
+"""World models as a method rolls them: `WorldModelParams` and the `Dynamics` over them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jaxrl_rollouts.ensemble import apply_assigned, spread_of_means
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import Fitter
 from jaxrl_rollouts.gaussian import Gaussian
-from jaxrl_rollouts.rollouts import Model, outcome
+from jaxrl_rollouts.rollouts import Model, step_result
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
@@ -36,7 +36,7 @@ Consulted = Literal["elites", "members"]  # whose predictions an uncertainty is 
 Noise = Literal["own", "common", "none"]  # of the elites' samples of one row
 
 
-class World(NamedTuple):
+class WorldModelParams(NamedTuple):
     """A fitted world model, ready to be rolled.
 
     Attributes:
@@ -59,7 +59,7 @@ class World(NamedTuple):
     __repr__ = brief
 
 
-class Imagined(NamedTuple):
+class EliteSamples(NamedTuple):
     """One sampled transition per elite: rewards and terminations `[E, B]`, next `[E, B, S]`."""
 
     rewards: jax.Array
@@ -68,12 +68,13 @@ class Imagined(NamedTuple):
 
 
 class Dynamics(NamedTuple):
-    """What a model-based agent needs of a transition model; `params` is a `World`, or what the
-    functions agree on.
+    """What a model-based agent needs of a transition model; `params` are `WorldModelParams`, or
+    what the functions agree on.
 
     Attributes:
         model: for `rollout`; its state is the observation, `[B, S]`.
-        imagine: `(params, key, observations, actions) -> Imagined`, a sampled step of each elite.
+        sample_elites: `(params, key, observations, actions) -> EliteSamples`, a sampled step of
+            each elite.
         members: number of elites `E`; 1 for dynamics that are no ensemble.
         measured: `uncertainty` says how far the model can be trusted; False where it was not
             asked for and is zero throughout.
@@ -82,7 +83,7 @@ class Dynamics(NamedTuple):
     """
 
     model: Model
-    imagine: Callable[[PyTree, jax.Array, jax.Array, jax.Array], Imagined]
+    sample_elites: Callable[[PyTree, jax.Array, jax.Array, jax.Array], EliteSamples]
     members: int
     measured: bool = True
     predict: Callable[..., Gaussian] | None = None
@@ -90,7 +91,7 @@ class Dynamics(NamedTuple):
 
 def predict(
     fitter: Fitter,
-    world: World,
+    world: WorldModelParams,
     observations: jax.Array,
     actions: jax.Array,
     penalty_members: Consulted = "elites",
@@ -103,14 +104,14 @@ def predict(
     return _in_data_units(world, *fitter.ensemble.apply_all(params, x))
 
 
-def _in_data_units(world: World, mean: jax.Array, log_var: jax.Array) -> Gaussian:
+def _in_data_units(world: WorldModelParams, mean: jax.Array, log_var: jax.Array) -> Gaussian:
     return Gaussian(world.targets.denormalise(mean), jnp.exp(0.5 * log_var) * world.targets.std)
 
 
 def _transition(
     termination: Termination | TerminationConfig,
     reward: Reward | None,
-    world: World,
+    world: WorldModelParams,
     sample: jax.Array,
     observations: jax.Array,
     actions: jax.Array,
@@ -142,7 +143,7 @@ def learned_dynamics(
         fitter: of the `WorldModel`.
         elites: number of elites in the worlds it will be given.
         termination: known function `(obs, action, next_obs) -> [B] bool`, or the configuration
-            of the classifier in `World.ending`.
+            of the classifier in `WorldModelParams.ending`.
         reward: known function of the same arguments; None uses the ensemble's reward head.
         disagreement: reported as the step's uncertainty, from every elite's prediction. None
             reports zero and evaluates one elite per row only, which is `E` times less work.
@@ -150,9 +151,9 @@ def learned_dynamics(
             (MOPO).
         normalised: give `disagreement` predictions in the units of the targets (NEUBAY) and not
             in data units.
-        noise: in `imagine`, does every elite draw its `own`, or is one draw `common` to them, so
-            that they differ by their predictions only? `none` draws none, there and in the model:
-            predictions are means.
+        noise: in `sample_elites`, does every elite draw its `own`, or is one draw `common` to
+            them, so that they differ by their predictions only? `none` draws
+            none, there and in the model: predictions are means.
 
     Raises:
         ConfigError: no termination.
@@ -168,7 +169,11 @@ def learned_dynamics(
     split = functools.partial(_transition, termination, reward)
 
     def step(
-        world: World, key: jax.Array, observations: jax.Array, actions: jax.Array, member: jax.Array
+        world: WorldModelParams,
+        key: jax.Array,
+        observations: jax.Array,
+        actions: jax.Array,
+        member: jax.Array,
     ) -> tuple:
         batch = observations.shape[0]
         if disagreement is None:
@@ -185,11 +190,13 @@ def learned_dynamics(
             prediction = Gaussian(every.mean[member, rows], every.std[member, rows])
         drawn = prediction.mean if noise == "none" else prediction.sample(key)
         rewards, following, done = split(world, drawn, observations, actions)
-        return following, outcome(batch, reward=rewards, terminated=done, uncertainty=uncertainty)
+        return following, step_result(
+            batch, reward=rewards, terminated=done, uncertainty=uncertainty
+        )
 
-    def imagine(
-        world: World, key: jax.Array, observations: jax.Array, actions: jax.Array
-    ) -> Imagined:
+    def sample_elites(
+        world: WorldModelParams, key: jax.Array, observations: jax.Array, actions: jax.Array
+    ) -> EliteSamples:
         every = predict(fitter, world, observations, actions)
         if noise == "none":
             sample = every.mean
@@ -198,10 +205,10 @@ def learned_dynamics(
         else:
             sample = every.sample(key)
         of_member = jax.vmap(split, in_axes=(None, 0, None, None))
-        return Imagined(*of_member(world, sample, observations, actions))
+        return EliteSamples(*of_member(world, sample, observations, actions))
 
     density = functools.partial(predict, fitter)
-    return Dynamics(Model(step), imagine, elites, disagreement is not None, density)
+    return Dynamics(Model(step), sample_elites, elites, disagreement is not None, density)
 
 
 @functools.partial(
@@ -209,7 +216,7 @@ def learned_dynamics(
 )
 def uncertainties(
     fitter: Fitter,
-    world: World,
+    world: WorldModelParams,
     observations: jax.Array,
     actions: jax.Array,
     disagreement: Disagreement = spread_of_means,
@@ -266,9 +273,11 @@ class Rolled(NamedTuple):
     world: Any
     typical: jax.Array
 
-    def imagine(self, key: jax.Array, observations: jax.Array, actions: jax.Array) -> Imagined:
+    def sample_elites(
+        self, key: jax.Array, observations: jax.Array, actions: jax.Array
+    ) -> EliteSamples:
         """One sampled step of every elite."""
-        return self.dynamics.imagine(self.world, key, observations, actions)
+        return self.dynamics.sample_elites(self.world, key, observations, actions)
 
 
 def models_of(
@@ -294,7 +303,7 @@ def models_of(
     if asked is not None and (asked.stops or asked.measured):
         rows = to_device(task.dataset.transitions)
 
-        def on_data(world: World) -> tuple[jax.Array, jax.Array]:
+        def on_data(world: WorldModelParams) -> tuple[jax.Array, jax.Array]:
             found = uncertainties(fitter, world, rows.observations, rows.actions, **more)
             return found.mean(), found.max()
 
@@ -342,10 +351,10 @@ def true_dynamics(env: Environment, *, clipped: bool = False) -> Dynamics:
     """
     model = true_model(env, clipped=clipped)
 
-    def imagine(
+    def sample_elites(
         params: PyTree, key: jax.Array, observations: jax.Array, actions: jax.Array
-    ) -> Imagined:
+    ) -> EliteSamples:
         following, out = model.step(params, key, observations, actions, None)
-        return Imagined(out.reward[None], following[None], out.terminated[None])
+        return EliteSamples(out.reward[None], following[None], out.terminated[None])
 
-    return Dynamics(model, imagine, 1)
+    return Dynamics(model, sample_elites, 1)

@@ -18,7 +18,7 @@ import optax
 
 from jaxrl_rollouts.configs import check, positive, step_size
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.loop import Trained, train
+from jaxrl_rollouts.loop import Trained, train_loop
 from jaxrl_rollouts.networks import MLP, from_linen
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.scaler import Scaler, fit_scaler, identity_scaler
@@ -32,14 +32,14 @@ class TerminationConfig:
     """A small classifier of `[observation, action, next_observation]`.
 
     Attributes:
-        hidden: widths of its layers.
+        hidden_dims: widths of its layers.
         lr: of Adam.
         batch_size: rows in a gradient step.
         steps: gradient steps in all.
         per_iteration: gradient steps between two records in the log.
     """
 
-    hidden: tuple[int, ...] = positive((64, 64))
+    hidden_dims: tuple[int, ...] = positive((64, 64))
     lr: float = step_size(1e-3)
     batch_size: int = positive(256)
     steps: int = positive(3000)
@@ -47,7 +47,7 @@ class TerminationConfig:
 
 
 class Ending(NamedTuple):
-    """A fitted classifier: part of a `World`.
+    """A fitted classifier: part of a `WorldModelParams`.
 
     Attributes:
         params: of the network.
@@ -78,7 +78,9 @@ class EndingState(NamedTuple):
 def _functions(config: TerminationConfig, inputs: int) -> tuple[Callable, Callable, Callable]:
     """`init(key, data)`, `update(state, data)` and `logit(params, rows)`."""
     check(config)
-    network = from_linen(MLP(config.hidden, (1,)), jax.ShapeDtypeStruct((1, inputs), jnp.float32))
+    network = from_linen(
+        MLP(config.hidden_dims, (1,)), jax.ShapeDtypeStruct((1, inputs), jnp.float32)
+    )
     optimiser = optax.adam(config.lr)
 
     def logit(params: PyTree, rows: jax.Array) -> jax.Array:
@@ -171,7 +173,7 @@ def fit_endings(
     keys = jax.random.split(key, seeds)
     if count:
         data = EndingData(scaler.normalise(rows), jnp.asarray(terminating, jnp.int32))
-        trained = train(
+        trained = train_loop(
             update,
             init,
             keys,

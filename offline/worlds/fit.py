@@ -20,7 +20,7 @@ from jaxrl_rollouts.ensemble import take_members
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.fit_data import FitData, split_holdout
 from jaxrl_rollouts.fitting import FitState, Fitter, elite_members, make_fitter
-from jaxrl_rollouts.loop import Trained, train
+from jaxrl_rollouts.loop import Trained, train_loop
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.scaler import Scaler, fit_scaler, identity_scaler
 
@@ -28,7 +28,7 @@ from ..data import Dataset, Transitions
 from ..data.transitions import RAW, RewardScale
 from ..environments.base import Environment
 from ..task import Task, slug, termination_of
-from .dynamics import Disagreement, Dynamics, World, learned_dynamics
+from .dynamics import Disagreement, Dynamics, WorldModelParams, learned_dynamics
 from .endings import TerminationConfig, fit_endings
 from .written import save_worlds
 
@@ -83,7 +83,7 @@ class WorldModelConfig(EnsembleConfig):
         count, rows = 1 if self.shared else seeds, reward.of(dataset.with_successors)
         run: dict[str, Any] = {"seeds": count, "context": context}
         more: dict[str, Any] = {"targets": self.targets, "stage": f"{name}-world", **run}
-        fitted = fit_worlds(self.ensemble, rows, fit_key, **more)
+        fitted = fit_world_models(self.ensemble, rows, fit_key, **more)
         ending = rule if isinstance(rule, TerminationConfig) else None
         if ending is not None:
             end_key, stage = jax.random.fold_in(fit_key, ENDING), f"{name}-termination"
@@ -136,13 +136,13 @@ class WorldModel(NamedTuple):
 
     __repr__ = brief
 
-    def world(self, state: FitState) -> World:
-        """The `World` of a finished fit (one seed); members of groups stay in the groups' order."""
+    def world(self, state: FitState) -> WorldModelParams:
+        """Parameters of a finished fit (one seed); members of groups stay in the groups' order."""
         size = self.fitter.ensemble.size
         order = elite_members(state, size) if self.data.own is None else jnp.arange(size)
         elites = take_members(state.best, order[: self.elites])
         others = take_members(state.best, rest) if len(rest := order[self.elites :]) else None
-        return World(elites, self.inputs, self.targets, others=others)
+        return WorldModelParams(elites, self.inputs, self.targets, others=others)
 
 
 def make_world_model(
@@ -154,13 +154,13 @@ def make_world_model(
 ) -> WorldModel:
     """Prepare data, scalers and functions to fit a world model of a dataset.
 
-    Fit it with `fit_worlds`.
+    Fit it with `fit_world_models`.
 
     Args:
         targets: units in which members learn changes and rewards: as they are (`raw`, MBPO), each
             standardised (`change`), or changes in standard deviations of the *observations* and
             rewards standardised (`observations`, NEUBAY).
-        groups: `[n]`, which machine each row is of, 0 to G - 1; see `fit_worlds`.
+        groups: `[n]`, which machine each row is of, 0 to G - 1; see `fit_world_models`.
     """
     observations, actions = np.asarray(transitions.observations), np.asarray(transitions.actions)
     change = np.asarray(transitions.next_observations) - observations
@@ -214,17 +214,17 @@ class FittedWorlds(NamedTuple):
 
     Attributes:
         model: architecture, data and scalers.
-        worlds: a `World` with a leading seed axis.
+        worlds: a `WorldModelParams` with a leading seed axis.
         trained: history and times of the fit.
     """
 
     model: WorldModel
-    worlds: World
+    worlds: WorldModelParams
     trained: Trained
 
     __repr__ = brief
 
-    def world(self, seed: int = 0) -> World:
+    def world(self, seed: int = 0) -> WorldModelParams:
         """The world of one seed, for `rollout`."""
         return jax.tree.map(lambda leaf: leaf[seed], self.worlds)
 
@@ -246,7 +246,7 @@ class FittedWorlds(NamedTuple):
         )
 
 
-def fit_worlds(
+def fit_world_models(
     config: EnsembleConfig,
     data: Dataset | Transitions,
     key: jax.Array | int = 0,
@@ -272,7 +272,7 @@ def fit_worlds(
         targets: units the members learn in, as for `make_world_model`.
         groups: `[n]` int, 0 to G - 1, which machine each row is of: member `i` is fitted to those
             of machine `i % G`. All members are elites then, and a multiple of `G`.
-        stage, context: as for `loop.train`.
+        stage, context: as for `train_loop`.
 
     Raises:
         ConfigError: too few rows, or groups that fit neither rows nor members.
@@ -292,9 +292,9 @@ def fit_model(
     stage: str = "world_model",
     context: RunContext | None = None,
 ) -> FittedWorlds:
-    """Fit what was prepared for the same `config`; arguments as for `fit_worlds`."""
+    """Fit what was prepared for the same `config`; arguments as for `fit_world_models`."""
     fitter = model.fitter
-    trained = train(
+    trained = train_loop(
         fitter.update,
         fitter.init,
         jax.random.split(key, seeds),

@@ -19,7 +19,7 @@ from jaxrl_rollouts.fitting import Fitter
 from jaxrl_rollouts.rollouts import Members, rollout
 
 from ..data import Transitions, episodes
-from .dynamics import Dynamics, World, predict
+from .dynamics import Dynamics, WorldModelParams, predict
 
 
 class LoggedWindows(NamedTuple):
@@ -92,7 +92,9 @@ def replay(
 
 
 @partial(jax.jit, static_argnames="dynamics")
-def open_loop(dynamics: Dynamics, world: World, logged: LoggedWindows, key: jax.Array) -> OpenLoop:
+def open_loop(
+    dynamics: Dynamics, world: WorldModelParams, logged: LoggedWindows, key: jax.Array
+) -> OpenLoop:
     """Roll a world model along logged actions (one seed; vmap over seeds)."""
     horizon, batch = logged.actions.shape[:2]
     steps = rollout(
@@ -118,7 +120,7 @@ def open_loop(dynamics: Dynamics, world: World, logged: LoggedWindows, key: jax.
 
 @partial(jax.jit, static_argnames=("fitter", "levels"))
 def calibration(
-    fitter: Fitter, world: World, transitions: Transitions, levels: tuple[float, ...]
+    fitter: Fitter, world: WorldModelParams, transitions: Transitions, levels: tuple[float, ...]
 ) -> jax.Array:
     """Share of outcomes inside the central interval of each level: `[levels]`.
 

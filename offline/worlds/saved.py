@@ -26,10 +26,10 @@ from jaxrl_rollouts.record.saved import (
 )
 
 from ..data import Dataset
-from .dynamics import World
+from .dynamics import WorldModelParams
 from .endings import TerminationConfig, blank_ending
 from .fit import WorldModel, make_world_model
-from .trust import UncertaintyStats
+from .thresholds import UncertaintyStats
 from .written import FILE, FORMAT, fingerprint
 
 
@@ -38,14 +38,14 @@ class SavedWorlds(NamedTuple):
 
     Attributes:
         model: architecture, data and scalers.
-        worlds: a `World` with a leading seed axis.
+        worlds: a `WorldModelParams` with a leading seed axis.
         stats: likewise; None where none was measured.
         config: settings of the ensemble.
         facts: everything in `world.json`.
     """
 
     model: WorldModel
-    worlds: World
+    worlds: WorldModelParams
     stats: UncertaintyStats | None
     config: EnsembleConfig
     facts: Mapping[str, Any]

@@ -14,12 +14,12 @@ from jaxrl_rollouts.record.provenance import provenance
 from jaxrl_rollouts.record.saved import save_trained
 
 from ..data import Dataset
-from .dynamics import World
+from .dynamics import WorldModelParams
 from .endings import TerminationConfig
 
 if TYPE_CHECKING:
     from .fit import Targets
-    from .trust import UncertaintyStats
+    from .thresholds import UncertaintyStats
 
 FORMAT = 3  # 2: the members that are no elites, too; 3: `stats` is no longer called `trust`
 FILE = "world.json"
@@ -39,7 +39,7 @@ def fingerprint(dataset: Dataset) -> dict[str, Any]:
 
 def save_worlds(
     folder: str | Path,
-    worlds: World,
+    worlds: WorldModelParams,
     dataset: Dataset,
     config: EnsembleConfig,
     targets: Targets,

@@ -29,7 +29,7 @@ def exported_file(folder: Path, memory: bool = False) -> Path:
     from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig, make_recurrent_sac
     from jaxrl_rollouts.offline.saved_policies import policy_of
 
-    config: Any = SacConfig(hidden=(4,))
+    config: Any = SacConfig(hidden_dims=(4,))
     make: Any = make_sac
     if memory:
         kept = MemoryConfig("lru", width=4, state=2, layers=1)

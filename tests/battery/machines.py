@@ -165,7 +165,7 @@ def too_large(what: str, folder: Path) -> str:
     data = json.loads(file.read_text())
     data.pop("digest")
     if what.startswith("policy.json"):
-        data["agent"]["hidden"] = [10**6, 10**6]
+        data["agent"]["hidden_dims"] = [10**6, 10**6]
     else:
         data["network"]["width"] = 10**6
     if "seeds" in what:

@@ -127,7 +127,7 @@ def _save_always() -> None:
     from jaxrl_rollouts import loop
     from jaxrl_rollouts.offline import job, training
 
-    for function in (loop.train, training.train_learner):
+    for function in (loop.train_loop, training.train_learner):
         assert function.__kwdefaults__["save_every_seconds"] > 0
         function.__kwdefaults__["save_every_seconds"] = 0.0
     # Methods name a time of their own.

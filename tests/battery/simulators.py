@@ -101,7 +101,7 @@ def played(change: Callable, part: int | None, at: int, copy: int, fine: bool, _
 
     rows = pendulum_mixed(jax.random.key(0), 600)
     data = Dataset("pendulum-mixed", rows, None, Path("(made)"), "")
-    method = recipe("bc", "smoke", data, steps=4, hidden=(4,))
+    method = recipe("bc", "smoke", data, steps=4, hidden_dims=(4,))
     try:
         env = from_gymnasium(environment(change, part, at, copy))
         result = train(data, method, seeds=2, episodes=2, evaluations=1, environment=env)

@@ -122,9 +122,9 @@ COMMAND = Command("say", "Says it.", main)
 '''
 # What stands here is listed without importing the experiment, which would fail.
 LISTED = """
-from jaxrl_rollouts.plugins import Listing
+from jaxrl_rollouts.plugins import ExperimentInfo
 LISTINGS = {
-    "listed": Listing(
+    "listed": ExperimentInfo(
         "listed", "Known from afar.", "", minutes={"cpu": 90.0, "paper": None},
         needs={"paper": ("a dataset",)}, choices={"kind": ("red", "green")}, main=True,
     )

@@ -10,7 +10,7 @@ from jaxrl_rollouts.fit_data import FitData, split_holdout
 SMALL = EnsembleConfig(
     members=3,
     elites=2,
-    hidden=(16,),
+    hidden_dims=(16,),
     lr=1e-2,
     weight_decay=(0.0,),
     batch_size=64,

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxrl_rollouts import devices
 from jaxrl_rollouts.chunks import Axes, Chunk, in_turn, side_by_side
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.loop import train_loop
 
 SEEDS, LENGTH = 4, 3
 AXES = Axes.of({"own": True, "shared": False})
@@ -102,7 +102,9 @@ def test_a_training_of_more_seeds_holds_that_of_fewer_bitwise(monkeypatch: Any) 
     def trained(count: int) -> np.ndarray:
         seen = data | {"own": data["own"][:count]}
         per_seed = {"own": True, "shared": False}
-        done = train(anew, init, keys[:count], seen, per_seed=per_seed, iterations=4, stage="seeds")
+        done = train_loop(
+            anew, init, keys[:count], seen, per_seed=per_seed, iterations=4, stage="seeds"
+        )
         return weights(done.state)
 
     np.testing.assert_array_equal(trained(5)[:3], trained(3))

@@ -19,7 +19,7 @@ import json, sys
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import PartitionSpec
 from jaxrl_rollouts import devices
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.loop import train_loop
 
 TRACES = []
 
@@ -48,7 +48,7 @@ def spread(leaf):
 mesh = devices.seed_mesh()
 options = dict(iterations=9, chunk=3, stage="a")
 one = devices.seed_mesh(jax.devices()[:1])
-alone = train(update, given, start(16), data, mesh=one, **options)
+alone = train_loop(update, given, start(16), data, mesh=one, **options)
 TRACES.clear()
 seen = []
 
@@ -56,7 +56,7 @@ def look(state, iteration):
     seen.append(spread(state["w"]) and spread(state["key"]))
     return {}
 
-meshed = train(update, given, start(16), data, mesh=mesh, evaluate=look, evaluate_every=3,
+meshed = train_loop(update, given, start(16), data, mesh=mesh, evaluate=look, evaluate_every=3,
                **options)
 out = {"devices": len(jax.devices()), "traces": len(TRACES), "spread": seen,
        "shards": shards(meshed.state["w"]), "mesh": dict(mesh.shape),
@@ -66,8 +66,8 @@ out = {"devices": len(jax.devices()), "traces": len(TRACES), "spread": seen,
 copy = devices.replicate({"x": data}, mesh)["x"]
 out["replicated"] = copy.sharding.is_fully_replicated and len(copy.sharding.device_set) == 8
 half = devices.seed_mesh(jax.devices()[:4])
-out["half"] = train(update, given, start(12), data, mesh=half, **options).state["w"].shape[0]
-uneven = [train(update, given, start(12), data, mesh=m, **options) for m in (None, mesh)]
+out["half"] = train_loop(update, given, start(12), data, mesh=half, **options).state["w"].shape[0]
+uneven = [train_loop(update, given, start(12), data, mesh=m, **options) for m in (None, mesh)]
 out["uneven"] = [[np.asarray(t.state["w"]).tolist(), t.history.curve("loss")[1].tolist(),
                   [d.id for d in t.state["w"].devices()]] for t in uneven]
 ROWS = (jnp.arange(15.0).reshape(5, 3), jax.random.split(jax.random.key(0), 5))

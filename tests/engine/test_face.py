@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import json
@@ -51,6 +52,15 @@ def test_every_public_name_is_there_and_documented(face: str, name: str) -> None
         assert "Args:" in text or "`" in text, "what is it given, in which shapes?"
 
 
+@pytest.mark.parametrize("face", FACES)
+def test_a_public_name_is_that_of_its_definition(face: str) -> None:
+    """In an installed package type checkers take `import a as b` for private."""
+    text = Path(str(importlib.import_module(face).__file__)).read_text("utf-8")
+    lines = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+    names = [alias for line in lines for alias in line.names if alias.asname is not None]
+    assert names and not [alias.name for alias in names if alias.asname != alias.name]
+
+
 def test_importing_loads_nothing() -> None:
     done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -70,7 +80,7 @@ def test_an_ensemble_in_one_call() -> None:
     config = jr.EnsembleConfig(
         members=3,
         elites=2,
-        hidden=(32,),
+        hidden_dims=(32,),
         weight_decay=(0.0,),
         batch_size=32,
         max_epochs=40,
@@ -90,7 +100,9 @@ def test_an_ensemble_in_one_call() -> None:
 
 def test_a_run_folder_resumes(tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(100, 1))
-    config = jr.EnsembleConfig(members=1, elites=1, hidden=(4,), weight_decay=(0.0,), max_epochs=2)
+    config = jr.EnsembleConfig(
+        members=1, elites=1, hidden_dims=(4,), weight_decay=(0.0,), max_epochs=2
+    )
     curves = []
     for _ in range(2):
         with Run.open(tmp_path / "mine", progress=False, loggers=("csv",)) as run:

@@ -14,8 +14,8 @@ import pytest
 
 from jaxrl_rollouts import feeds
 from jaxrl_rollouts.errors import DataError, Interrupted
-from jaxrl_rollouts.feeds import Drawn, ReadAhead, blocks, mapped, must_stream, on_disk, scattered
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.feeds import Drawn, Prefetcher, blocks, mapped, must_stream, on_disk, scattered
+from jaxrl_rollouts.loop import train_loop
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.record.interrupts import StopFlag
@@ -44,9 +44,9 @@ def update(state: State, data: Any) -> tuple[State, dict]:
     return State(state.w - 0.01 * gradient, key), {"size": jnp.square(state.w).sum()}
 
 
-def feed(path: Path, read: Any = None) -> ReadAhead:
+def feed(path: Path, read: Any = None) -> Prefetcher:
     plan = jax.jit(jax.vmap(picks))
-    return ReadAhead({"start": jnp.ones(2)}, plan, read or (lambda i: Drawn(scattered(path, i))))
+    return Prefetcher({"start": jnp.ones(2)}, plan, read or (lambda i: Drawn(scattered(path, i))))
 
 
 @pytest.fixture
@@ -71,8 +71,8 @@ def keys() -> jax.Array:
 def test_a_feed_gives_what_rows_in_memory_give(path: Path, chunk: int) -> None:
     whole = {"start": jnp.ones(2), "rows": jnp.asarray(ROWS)}
     sizes = {"iterations": 9, "stage": "a", "chunk": chunk}
-    memory = train(update, init, keys(), whole, **sizes)
-    fed = train(update, init, keys(), feed(path), **sizes)
+    memory = train_loop(update, init, keys(), whole, **sizes)
+    fed = train_loop(update, init, keys(), feed(path), **sizes)
     np.testing.assert_array_equal(memory.state.w, fed.state.w)
     for one, other in zip(memory.history.records, fed.history.records, strict=True):
         np.testing.assert_array_equal(one.metrics["size"], other.metrics["size"])
@@ -80,7 +80,7 @@ def test_a_feed_gives_what_rows_in_memory_give(path: Path, chunk: int) -> None:
 
 def test_a_run_that_was_cut_goes_on_with_the_same_rows(path: Path, tmp_path: Path) -> None:
     sizes: dict = {"iterations": 8, "stage": "a"}
-    whole = train(update, init, keys(), feed(path), **sizes)
+    whole = train_loop(update, init, keys(), feed(path), **sizes)
     stop = StopFlag()
 
     def cut(state: State, iteration: int) -> dict:
@@ -89,8 +89,10 @@ def test_a_run_that_was_cut_goes_on_with_the_same_rows(path: Path, tmp_path: Pat
 
     sizes |= {"evaluate": cut, "evaluate_every": 2}
     with pytest.raises(Interrupted):
-        train(update, init, keys(), feed(path), **sizes, context=context(tmp_path / "run", stop))
-    again = train(update, init, keys(), feed(path), **sizes, context=context(tmp_path / "run"))
+        train_loop(
+            update, init, keys(), feed(path), **sizes, context=context(tmp_path / "run", stop)
+        )
+    again = train_loop(update, init, keys(), feed(path), **sizes, context=context(tmp_path / "run"))
     np.testing.assert_array_equal(whole.state.w, again.state.w)
 
 
@@ -100,7 +102,7 @@ def test_what_cannot_be_read_ends_the_training_and_the_thread(path: Path) -> Non
 
     broken = feed(path, read)
     with pytest.raises(DataError, match="found nothing"):
-        train(update, init, keys(), broken, iterations=2, stage="a")
+        train_loop(update, init, keys(), broken, iterations=2, stage="a")
     assert not [t for t in threading.enumerate() if t.name.startswith("read-ahead")]
 
 

@@ -17,7 +17,7 @@ from helpers_loop import given, run_context
 
 from jaxrl_rollouts.errors import DivergenceError, Interrupted
 from jaxrl_rollouts.finite import DIVERGED
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.loop import train_loop
 from jaxrl_rollouts.record import checkpoint
 from jaxrl_rollouts.record.interrupts import StopFlag
 
@@ -31,7 +31,7 @@ def test_divergence_names_everything_and_keeps_the_last_checkpoint(tmp_path: Pat
     context = run_context(tmp_path)
     options = dict(iterations=20, chunk=2, stage="fit", context=context, save_every_seconds=0.0)
     with pytest.raises(DivergenceError) as caught:
-        train(explode, given, jnp.array([90.0, 7.0, 8.0]), **options)
+        train_loop(explode, given, jnp.array([90.0, 7.0, 8.0]), **options)
     # log(state - 2) is first infinite in the 6th iteration, where seed 1 reads 2.
     folder = context.folder.stage("fit")
     assert str(caught.value) == (
@@ -47,12 +47,12 @@ REST = {"finished": 0, "spent": {"compile": 0.0, "run": 0.0, "wall": 0.0}}
 
 def test_divergence_without_a_checkpoint() -> None:
     with pytest.raises(DivergenceError, match="seed 0: metric worse is nan.*none was saved"):
-        train(explode, given, jnp.array([1.5, 90.0]), iterations=2, chunk=2, stage="fit")
+        train_loop(explode, given, jnp.array([1.5, 90.0]), iterations=2, chunk=2, stage="fit")
 
 
 def test_metrics_must_be_scalars() -> None:
     with pytest.raises(ValueError, match=r"metric w: found shape \(2,\), expected a scalar"):
-        train(lambda s, d: (s, {"w": s}), given, jnp.ones((3, 2)), iterations=1, stage="a")
+        train_loop(lambda s, d: (s, {"w": s}), given, jnp.ones((3, 2)), iterations=1, stage="a")
 
 
 def walk(state: dict, data: Any) -> tuple:
@@ -99,10 +99,10 @@ def test_a_seed_that_diverges_is_dropped_and_the_others_keep_their_bits(tmp_path
     at = [NEVER] * 64
     at[1], at[3], at[63] = 10, 3, 3
     kept = [seed for seed in range(64) if at[seed] == NEVER]
-    whole = train(walk, given, begin([NEVER] * 64), iterations=24, **OPTIONS)
+    whole = train_loop(walk, given, begin([NEVER] * 64), iterations=24, **OPTIONS)
     context = run_context(tmp_path)
     with pytest.warns(UserWarning, match=r"iteration 10, seed 1: .*the other 61 of 64 seeds go on"):
-        trained = train(
+        trained = train_loop(
             walk, given, begin(at), iterations=24, context=context, on_divergence="drop", **OPTIONS
         )
     assert trained.diverged == {3: 3, 63: 3, 1: 10} and not whole.diverged
@@ -111,7 +111,7 @@ def test_a_seed_that_diverges_is_dropped_and_the_others_keep_their_bits(tmp_path
     steps, values = trained.history.curve("value")
     assert np.isnan(values[steps >= 4][:, [3, 63]]).all() and np.isnan(values[steps >= 12, 1]).all()
     assert np.isfinite(values[steps < 12, 1]).all() and np.isfinite(values[:, kept]).all()
-    again = train(
+    again = train_loop(
         walk, given, begin(at), iterations=24, context=context, on_divergence="drop", **OPTIONS
     )
     assert again.diverged == trained.diverged
@@ -121,7 +121,7 @@ def test_a_seed_that_diverges_is_dropped_and_the_others_keep_their_bits(tmp_path
 @pytest.mark.filterwarnings("ignore:stage walk")
 def test_a_training_cut_after_a_divergence_goes_on_bitwise(tmp_path: Path) -> None:
     at, drop = [5, NEVER, NEVER, 14], dict(on_divergence="drop", **OPTIONS)
-    whole = train(walk, given, begin(at), iterations=24, **drop)
+    whole = train_loop(walk, given, begin(at), iterations=24, **drop)
     context = run_context(tmp_path)
     stop = StopFlag()
 
@@ -132,10 +132,12 @@ def test_a_training_cut_after_a_divergence_goes_on_bitwise(tmp_path: Path) -> No
 
     cut = {**drop, "evaluate": stopping}
     with pytest.raises(Interrupted):
-        train(walk, given, begin(at), iterations=24, context=replace(context, stop=stop), **cut)
+        train_loop(
+            walk, given, begin(at), iterations=24, context=replace(context, stop=stop), **cut
+        )
     stages = context.folder.stage("walk")
     assert json.loads(checkpoint.text(stages, 8, DIVERGED) or "") == {"0": 5}
-    resumed = train(walk, given, begin(at), iterations=24, context=context, **drop)
+    resumed = train_loop(walk, given, begin(at), iterations=24, context=context, **drop)
     assert resumed.diverged == {0: 5, 3: 14}
     same(bits(resumed, [0, 1, 2, 3]), bits(whole, [0, 1, 2, 3]))
 
@@ -154,7 +156,7 @@ def test_what_is_dropped_is_on_disk_at_once(tmp_path: Path) -> None:
 
     options = {**OPTIONS, "evaluate": killing, "on_divergence": "drop"}
     with pytest.raises(Killed), pytest.warns(UserWarning, match="seed 1"):
-        train(walk, given, begin([NEVER, 9]), iterations=24, context=context, **options)
+        train_loop(walk, given, begin([NEVER, 9]), iterations=24, context=context, **options)
     assert checkpoint.steps(context.folder.stage("walk")) == [12]
 
 
@@ -164,7 +166,7 @@ def test_the_last_seed_that_diverges_ends_the_training(tmp_path: Path) -> None:
     with pytest.raises(
         DivergenceError, match=r"iteration 11, seed 0: .* is inf.*checkpoint is .*8"
     ):
-        train(
+        train_loop(
             walk, given, begin([11, 6]), iterations=24, context=context, on_divergence="drop",
             **OPTIONS,
         )  # fmt: skip
@@ -174,7 +176,7 @@ def test_the_last_seed_that_diverges_ends_the_training(tmp_path: Path) -> None:
 def test_an_early_end_does_not_wait_for_a_seed_that_diverged() -> None:
     options = {**OPTIONS, "finished": lambda means: bool((means["square"] >= 0).all())}
     with pytest.warns(UserWarning, match="seed 1"):
-        trained = train(
+        trained = train_loop(
             walk, given, begin([NEVER, 2]), iterations=24, on_divergence="drop", **options
         )
     assert len(trained.history.records) == 1

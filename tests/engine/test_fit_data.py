@@ -16,7 +16,7 @@ from jaxrl_rollouts.fit_data import part_rows, split_holdout
 from jaxrl_rollouts.fitting import FitParts, epoch_order, make_fitter, select_snapshots
 
 TWO = EnsembleConfig(
-    members=4, elites=4, hidden=(16,), lr=1e-2, weight_decay=(0.0,), batch_size=32,
+    members=4, elites=4, hidden_dims=(16,), lr=1e-2, weight_decay=(0.0,), batch_size=32,
     max_epochs=30, patience=30, variance="output",
 )  # fmt: skip
 

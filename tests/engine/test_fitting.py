@@ -24,7 +24,7 @@ from jaxrl_rollouts.fitting import (
     make_fitter,
     make_optimiser,
 )
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.loop import train_loop
 
 
 @functools.cache
@@ -33,7 +33,7 @@ def fitter() -> Any:
 
 
 def fit(fitter: Any, config: EnsembleConfig, keys: jax.Array) -> Any:
-    return train(
+    return train_loop(
         fitter.update,
         fitter.init,
         keys,
@@ -245,7 +245,7 @@ def test_weights_begin_as_their_initialiser_says() -> None:
             EnsembleConfig(),
             members=2,
             elites=1,
-            hidden=(100,),
+            hidden_dims=(100,),
             initialiser=name,
             weight_decay=(0.0,),
         )

@@ -23,7 +23,7 @@ from jaxrl_rollouts.fitting import annealed, gaussian_network, make_optimiser, n
 @pytest.mark.parametrize("decay", [(0.1, 0.2, 0.4), (0.3,)])
 def test_weight_decay_is_per_layer_and_spares_all_but_kernels(decay: tuple) -> None:
     config = EnsembleConfig(
-        hidden=(5, 4), layer_norm=True, lr=2.0, weight_decay=decay, decay="decoupled"
+        hidden_dims=(5, 4), layer_norm=True, lr=2.0, weight_decay=decay, decay="decoupled"
     )
     optimiser = make_optimiser(config)
     params = gaussian_network(config, 3, 2).init(jax.random.key(0))
@@ -43,7 +43,7 @@ def test_weight_decay_is_per_layer_and_spares_all_but_kernels(decay: tuple) -> N
 
 
 def test_coupled_decay_is_part_of_the_gradient_that_adam_scales() -> None:
-    config = EnsembleConfig(hidden=(5,), lr=0.5, weight_decay=(0.3,))
+    config = EnsembleConfig(hidden_dims=(5,), lr=0.5, weight_decay=(0.3,))
     params = gaussian_network(config, 3, 2).init(jax.random.key(0))
     gradient = jax.tree.map(lambda p: 0.1 * jnp.cos(7.0 * p) + 0.2, params)
     ours, theirs = make_optimiser(config), optax.adam(0.5)
@@ -78,7 +78,7 @@ def test_rates_as_functions_of_the_epoch() -> None:
 def test_the_default_decay_fits_any_depth() -> None:
     """First, middle and last of PETS' five for two hidden layers; others' lengths are refused."""
     assert EnsembleConfig().layer_decay() == EnsembleConfig().weight_decay
-    check(config := EnsembleConfig(hidden=(32, 32)))
+    check(config := EnsembleConfig(hidden_dims=(32, 32)))
     np.testing.assert_allclose(config.layer_decay(), [2.5e-5, 7.5e-5, 1e-4], rtol=1e-12)
     assert replace(config, weight_decay=(0.3,)).layer_decay() == (0.3, 0.3, 0.3)
     with pytest.raises(ConfigError, match="weight_decay: found .*, expected 1 or 3 values"):

@@ -13,7 +13,7 @@ import pytest
 from helpers_loop import given, run_context
 
 from jaxrl_rollouts.errors import CheckpointError, ConfigError
-from jaxrl_rollouts.loop import Trained, evenly, train
+from jaxrl_rollouts.loop import Trained, evenly, train_loop
 from jaxrl_rollouts.record.context import RunContext
 
 TRACES: list[int] = []
@@ -47,13 +47,13 @@ def test_chunks_are_a_python_loop_over_iterations_and_seeds() -> None:
             state, metrics = step(state, DATA)
             losses[i, seed] = metrics["loss"]
         finals.append(state["w"])
-    trained = train(descend, given, start(), DATA, iterations=7, chunk=1, stage="a")
+    trained = train_loop(descend, given, start(), DATA, iterations=7, chunk=1, stage="a")
     np.testing.assert_allclose(trained.state["w"], np.stack(finals), rtol=1e-5)
     iterations, found = trained.history.curve("loss")
     assert iterations.tolist() == list(range(1, 8))
     np.testing.assert_allclose(found, losses, rtol=1e-5)
     # The same iterations in chunks of three, the last one shorter, recorded as means.
-    chunked = train(descend, given, start(), DATA, iterations=7, chunk=3, stage="a")
+    chunked = train_loop(descend, given, start(), DATA, iterations=7, chunk=3, stage="a")
     np.testing.assert_allclose(chunked.state["w"], trained.state["w"], rtol=1e-5)
     iterations, found = chunked.history.curve("loss")
     assert iterations.tolist() == [3, 6, 7]
@@ -62,12 +62,12 @@ def test_chunks_are_a_python_loop_over_iterations_and_seeds() -> None:
 
 
 def test_the_same_update_compiles_once() -> None:
-    train(descend, given, start(), DATA, iterations=6, chunk=3, stage="a")
+    train_loop(descend, given, start(), DATA, iterations=6, chunk=3, stage="a")
     count = len(TRACES)
-    again = train(descend, given, start(), DATA, iterations=12, chunk=3, stage="b")
+    again = train_loop(descend, given, start(), DATA, iterations=12, chunk=3, stage="b")
     assert len(TRACES) == count
     assert int(again.state["n"][0]) == 12
-    train(
+    train_loop(
         descend, given, start(3), DATA, iterations=3, chunk=3, stage="a"
     )  # other shapes do compile
     assert len(TRACES) > count
@@ -76,7 +76,7 @@ def test_the_same_update_compiles_once() -> None:
 def test_data_may_be_on_the_host_and_the_callers_state_is_not_consumed() -> None:
     state, on_host = start(), jax.tree.map(np.asarray, DATA)
     here, there = (
-        train(descend, given, state, data, iterations=3, chunk=3, stage="a")
+        train_loop(descend, given, state, data, iterations=3, chunk=3, stage="a")
         for data in (on_host, DATA)
     )
     np.testing.assert_array_equal(here.state["w"], there.state["w"])
@@ -93,7 +93,7 @@ def test_when_to_evaluate(every: int | None, asked: list[int]) -> None:
         return {"return": state["w"][:, 0]}
 
     options = dict(iterations=7, chunk=3, stage="a", evaluate=evaluate, evaluate_every=every)
-    trained = train(descend, given, start(), DATA, **options)
+    trained = train_loop(descend, given, start(), DATA, **options)
     assert seen == [(i, i) for i in asked]
     iterations, values = trained.history.curve("return")
     assert iterations.tolist() == asked
@@ -105,7 +105,7 @@ def test_evaluations_are_spread_evenly_and_rounded() -> None:
     assert [sorted(evenly(*x)) for x in ((7, 3), (6, 3), (2, 5))] == [[2, 5, 7], [2, 4, 6], [1, 2]]
     at, look = evenly(7, 3), lambda state, iteration: {"return": state["w"][:, 0]}
     options = dict(iterations=7, stage="a", evaluate=look, evaluate_at=at)
-    trained = train(descend, given, start(), DATA, **options)
+    trained = train_loop(descend, given, start(), DATA, **options)
     assert trained.history.curve("return")[0].tolist() == [2, 5, 7]
 
 
@@ -116,9 +116,11 @@ def test_finished_stops_early_for_good(tmp_path: Path) -> None:
         return bool((metrics["n"] >= 4).all())  # of a chunk's mean, [seeds]
 
     options = dict(iterations=30, chunk=3, stage="a", finished=finished, context=context)
-    trained = train(descend, given, start(), DATA, evaluate=lambda s, i: {"at": [i, i]}, **options)
+    trained = train_loop(
+        descend, given, start(), DATA, evaluate=lambda s, i: {"at": [i, i]}, **options
+    )
     assert trained.state["n"].tolist() == [6, 6] and trained.history.last("at").tolist() == [6, 6]
-    again = train(descend, given, start(), DATA, evaluate=None, **options)
+    again = train_loop(descend, given, start(), DATA, evaluate=None, **options)
     assert again.state["n"].tolist() == [6, 6]
     np.testing.assert_array_equal(again.state["w"], trained.state["w"])
     assert again.history.last("at").tolist() == [6, 6]
@@ -126,16 +128,22 @@ def test_finished_stops_early_for_good(tmp_path: Path) -> None:
 
 def test_a_complete_stage_is_loaded_and_not_run_again(tmp_path: Path) -> None:
     context = run_context(tmp_path)
-    first = train(descend, given, start(), DATA, iterations=4, chunk=3, stage="a", context=context)
+    first = train_loop(
+        descend, given, start(), DATA, iterations=4, chunk=3, stage="a", context=context
+    )
 
     def never(state: Any, data: Any) -> Any:
         raise AssertionError("ran again")
 
-    second = train(never, given, start(), DATA, iterations=4, chunk=3, stage="a", context=context)
+    second = train_loop(
+        never, given, start(), DATA, iterations=4, chunk=3, stage="a", context=context
+    )
     np.testing.assert_array_equal(first.state["w"], second.state["w"])
     assert second.history.curve("loss")[0].tolist() == [3, 4]
     assert second.run_seconds == pytest.approx(first.run_seconds)
-    more = train(descend, given, start(), DATA, iterations=7, chunk=3, stage="a", context=context)
+    more = train_loop(
+        descend, given, start(), DATA, iterations=7, chunk=3, stage="a", context=context
+    )
     assert more.state["n"].tolist() == [7, 7]
 
 
@@ -144,7 +152,7 @@ def test_a_finished_stage_trains_on_as_if_it_had_been_begun_longer(
     tmp_path: Path, length: int, looks: int
 ) -> None:
     def run(context: RunContext, times: int) -> Trained:
-        return train(
+        return train_loop(
             descend, given, start(), DATA, iterations=length * times, stage="a", context=context,
             evaluate=lambda state, _: {"w": np.asarray(state["w"][:, 0])},
             evaluate_at=evenly(length * times, looks * times),
@@ -162,7 +170,7 @@ def test_a_finished_stage_trains_on_as_if_it_had_been_begun_longer(
 
 def test_looks_stay_where_they_were_after_a_chunk_that_was_cut_short(tmp_path: Path) -> None:
     def run(context: RunContext, iterations: int) -> Trained:
-        return train(
+        return train_loop(
             descend, given, start(), DATA, iterations=iterations, chunk=3, stage="a",
             evaluate=lambda state, _: {"w": np.asarray(state["w"][:, 0])}, evaluate_every=3,
             context=context,
@@ -182,7 +190,7 @@ def test_wall_seconds_are_all_of_them(tmp_path: Path) -> None:
         time.sleep(0.05)
         return {"w": np.asarray(state["w"][:, 0])}
 
-    trained = train(
+    trained = train_loop(
         descend, given, start(), DATA, iterations=2, stage="a", evaluate=slow, context=context
     )
     spent = time.perf_counter() - begun
@@ -192,9 +200,11 @@ def test_wall_seconds_are_all_of_them(tmp_path: Path) -> None:
 
 def test_a_stage_of_another_configuration(tmp_path: Path) -> None:
     context = run_context(tmp_path)
-    train(descend, given, start(), DATA, iterations=3, chunk=3, stage="a", context=context)
+    train_loop(descend, given, start(), DATA, iterations=3, chunk=3, stage="a", context=context)
     with pytest.raises(CheckpointError, match="does not fit this configuration"):
-        train(descend, given, start(5), DATA, iterations=3, chunk=3, stage="a", context=context)
+        train_loop(
+            descend, given, start(5), DATA, iterations=3, chunk=3, stage="a", context=context
+        )
 
 
 class Recorder:
@@ -213,7 +223,7 @@ class Recorder:
 def test_loggers_hear_of_every_chunk(tmp_path: Path) -> None:
     recorder = Recorder()
     context = run_context(tmp_path, loggers=(recorder,))
-    train(descend, given, start(), DATA, iterations=4, chunk=3, stage="fit", context=context)
+    train_loop(descend, given, start(), DATA, iterations=4, chunk=3, stage="fit", context=context)
     chunks = [("fit", 3, ["loss", "n"], (2,)), ("fit", 4, ["loss", "n"], (2,))]
     assert recorder.calls == [("restore", "fit", []), *chunks]
 
@@ -229,7 +239,7 @@ def test_loggers_hear_of_every_chunk(tmp_path: Path) -> None:
 )
 def test_bad_arguments(options: dict, setting: str) -> None:
     with pytest.raises(ConfigError, match=setting):
-        train(descend, given, start(), DATA, stage="a", **options)
+        train_loop(descend, given, start(), DATA, stage="a", **options)
 
 
 def begin(key: jax.Array, data: dict) -> dict:
@@ -249,17 +259,17 @@ def test_what_is_per_seed_is_seen_by_its_seed_alone(tmp_path: Path) -> None:
     data = DATA | {"at": at}
     options = dict(iterations=4, chunk=2, stage="fit")
     context = run_context(tmp_path)
-    both = train(towards, begin, keys, data, per_seed=PER_SEED, context=context, **options)
+    both = train_loop(towards, begin, keys, data, per_seed=PER_SEED, context=context, **options)
     for i in range(3):
         alone = DATA | {"at": at[i]}
-        one = train(towards, begin, keys[i : i + 1], alone, **options)
+        one = train_loop(towards, begin, keys[i : i + 1], alone, **options)
         np.testing.assert_allclose(one.state["w"][0], both.state["w"][i], rtol=1e-6)
     # The whole of it can be per seed as well.
     copies = jax.tree.map(lambda x: jnp.stack([x] * 3), DATA) | {"at": at}
-    copied = train(towards, begin, keys, copies, per_seed=True, **options)
+    copied = train_loop(towards, begin, keys, copies, per_seed=True, **options)
     np.testing.assert_allclose(copied.state["w"], both.state["w"], rtol=1e-6)
     # It is no part of what a resumed run reads.
-    resumed = train(towards, begin, keys, data, per_seed=PER_SEED, context=context, **options)
+    resumed = train_loop(towards, begin, keys, data, per_seed=PER_SEED, context=context, **options)
     np.testing.assert_array_equal(resumed.state["w"], both.state["w"])
     saved = list(context.folder.stage("fit").rglob("*"))
     assert saved and not any("at" in path.name.split(".") for path in saved)
@@ -269,7 +279,7 @@ def test_what_is_per_seed_is_seen_by_its_seed_alone(tmp_path: Path) -> None:
 def test_rows_per_seed_must_be_as_many_as_seeds() -> None:
     data = DATA | {"at": jnp.zeros((2, 2))}
     with pytest.raises(ConfigError, match=r"data per seed: found \[\(2, 2\)\].*3 seeds"):
-        train(
+        train_loop(
             towards,
             begin,
             jax.random.split(jax.random.key(0), 3),

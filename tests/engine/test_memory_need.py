@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts import memory
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.loop import train_loop
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 
@@ -22,14 +22,14 @@ MEASURED = """
 import sys, jax, jax.numpy as jnp
 from pathlib import Path
 from jaxrl_rollouts import memory
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.loop import train_loop
 from jaxrl_rollouts.record.run import Run
 
 size = int(sys.argv[2])
 update = lambda state, data: (state @ state.T / size + data[:size, :size], {"m": state.mean()})
 keys = jax.random.split(jax.random.key(0), 4)
 with Run.open(Path(sys.argv[1]), progress=False) as run:
-    train(update, lambda key, data: jax.random.normal(key, (size, size)), keys,
+    train_loop(update, lambda key, data: jax.random.normal(key, (size, size)), keys,
           jnp.ones((4 * size, size)), iterations=3, stage="a", context=run)
     print(run.needs["a"].total / memory.measured_peak())
 """
@@ -46,7 +46,7 @@ def update(state: State, data: Any) -> tuple[State, dict]:
 def trained(folder: Path, *, progress: bool) -> memory.Need:
     context = RunContext(RunFolder.at(folder, "toy"), progress=progress)
     start = lambda key, data: State(jnp.zeros(1000))  # noqa: E731
-    train(update, start, KEYS, jnp.ones((50, 10)), iterations=2, stage="a", context=context)
+    train_loop(update, start, KEYS, jnp.ones((50, 10)), iterations=2, stage="a", context=context)
     return context.needs["a"]
 
 

@@ -19,8 +19,8 @@ from jaxrl_rollouts.offline import training
 root, entered, on = os.path.realpath(sys.argv[1]), set(), True
 data = offline.load("pendulum-mixed")
 method = offline.recipe(
-    "mopo", "smoke", data, agent={"hidden": (4,)}, steps=1,
-    world={"hidden": (4,), "max_epochs": 1, "members": 2, "elites": 1},
+    "mopo", "smoke", data, agent={"hidden_dims": (4,)}, steps=1,
+    world={"hidden_dims": (4,), "max_epochs": 1, "members": 2, "elites": 1},
     rollouts={"batch_size": 4, "every": 1, "length": 2},
 )
 offline.TrainResult
@@ -41,7 +41,7 @@ def watch(frame, event, _):
     if on and known[code] and code.co_flags & 2:
         entered.add(os.path.relpath(file, root))
 
-begin = loop.train
+begin = loop.train_loop
 
 def until_the_agent(*arguments, stage, **options):
     global on

@@ -197,7 +197,7 @@ def work(run):
     draw = np.random.default_rng(0)
     x = draw.normal(size=(600, 3)).astype(np.float32)
     y = np.stack([x[:, 0] * x[:, 1], np.sin(x[:, 2])], 1)
-    small = EnsembleConfig(members=8, elites=5, hidden=(16,), weight_decay=(1e-5,), max_epochs=4)
+    small = EnsembleConfig(8, 5, hidden_dims=(16,), weight_decay=(1e-5,), max_epochs=4)
     ensemble = jr.fit_ensemble(x, y, config=small, context=run)
     t, place = np.arange(20)[:, None] * 0.3, np.linspace(0, 2 * np.pi, 32, endpoint=False)
     u = np.sin(place + t + draw.normal(size=(12, 1, 1)))

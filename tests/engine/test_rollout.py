@@ -12,7 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxrl_rollouts.rollouts import Members, Model, Step, Trajectory, draw_members, outcome, rollout
+from jaxrl_rollouts.rollouts import (
+    Members,
+    Model,
+    Step,
+    Trajectory,
+    draw_members,
+    rollout,
+    step_result,
+)
 
 BATCH, HORIZON = 7, 11
 NO_LIMITS = {"noise": 0.5, "fall": np.inf, "leave": np.inf}
@@ -23,7 +31,7 @@ def wander(params: Any, key: Any, state: Any, action: Any, member: Any) -> tuple
     x = 0.9 * state + params["noise"] * jax.random.normal(key, state.shape)
     x = x if action is None else x + action
     x = x if member is None else x + 0.1 * member[:, None]
-    return x, outcome(
+    return x, step_result(
         len(x),
         reward=x.sum(-1),
         terminated=x[:, 0] > params["fall"],
@@ -209,7 +217,7 @@ def test_early_exit_stops_computing() -> None:
 
     def step(params: Any, key: Any, state: Any, action: Any, member: Any) -> tuple:
         jax.debug.callback(lambda: calls.append(1))
-        return state + 1, outcome(2, terminated=state + 1 >= jnp.array([2.0, 3.0]))
+        return state + 1, step_result(2, terminated=state + 1 >= jnp.array([2.0, 3.0]))
 
     result = rollout(Model(step), None, jnp.zeros(2), jax.random.key(0), horizon=50, early_exit=2)
     jax.block_until_ready(result)
@@ -227,7 +235,7 @@ def scripted(
     def step(params: Any, key: Any, state: Any, action: Any, member: Any) -> tuple:
         at = lambda times: jnp.isin(state, jnp.array(times or [-1]))  # noqa: E731
         u = at(uncertain).astype(jnp.float32)
-        return state + 1, outcome(
+        return state + 1, step_result(
             1, terminated=at(terminated), truncated=at(truncated), uncertainty=u
         )
 
@@ -267,7 +275,7 @@ def test_how_a_row_ends(
 
 def test_a_field_without_action() -> None:
     field = jnp.linspace(0, 1, 12).reshape(2, 6)
-    model = Model(lambda p, k, u, a, m: (jnp.roll(u, p, -1), outcome(2)))
+    model = Model(lambda p, k, u, a, m: (jnp.roll(u, p, -1), step_result(2)))
     got = rollout(
         model,
         1,
@@ -283,7 +291,7 @@ def test_a_field_without_action() -> None:
 
 def test_states_are_pytrees_and_observations_their_view() -> None:
     model = Model(
-        lambda p, k, s, a, m: ({"x": s["x"] + 1.0, "n": s["n"] + 2}, outcome(3)),
+        lambda p, k, s, a, m: ({"x": s["x"] + 1.0, "n": s["n"] + 2}, step_result(3)),
         observe=lambda s: s["x"],
     )
     start = {"x": jnp.zeros((3, 1)), "n": jnp.zeros((3,), jnp.int32)}
@@ -294,6 +302,6 @@ def test_states_are_pytrees_and_observations_their_view() -> None:
 
 
 def test_start_leaves_must_agree_on_the_batch() -> None:
-    model = Model(lambda p, k, s, a, m: (s, outcome(2)))
+    model = Model(lambda p, k, s, a, m: (s, step_result(2)))
     with pytest.raises(ValueError):
         rollout(model, None, (jnp.zeros(2), jnp.zeros(3)), jax.random.key(0), horizon=1)

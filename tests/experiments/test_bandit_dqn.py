@@ -22,7 +22,7 @@ from jaxrl_rollouts.experiments.studies.bandit_dqn import (
     make_recurrent_q,
 )
 from jaxrl_rollouts.experiments.studies.bandit_task import Arms, bandit_task
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.loop import train_loop
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.tapes import Tape
 from jaxrl_rollouts.offline.recurrent.timesteps import Timestep
@@ -158,7 +158,7 @@ def test_dueling_and_the_two_ways_to_ask() -> None:
 def test_an_iteration_rolls_stores_and_learns() -> None:
     learner, keys = make_recurrent_dqn(CONFIG, TASK), jax.random.split(jax.random.key(3), 2)
     assert learner.per_iteration == 10  # 0.025 for each of 4 * 100 transitions
-    trained = train(learner.update, learner.init, keys, WORLD, iterations=3, stage="a")
+    trained = train_loop(learner.update, learner.init, keys, WORLD, iterations=3, stage="a")
     buffer = trained.state.buffer
     # Eight episodes of 101 timesteps fit into 900; the third four have pushed out the first.
     np.testing.assert_array_equal(buffer.count, [8, 8])

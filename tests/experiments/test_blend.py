@@ -25,16 +25,16 @@ from jaxrl_rollouts.offline.methods.model_based import Imagination, ModelBased, 
 from jaxrl_rollouts.offline.methods.mopo import Mopo
 from jaxrl_rollouts.offline.worlds.dynamics import (
     Dynamics,
-    Imagined,
+    EliteSamples,
     learned_dynamics,
     true_dynamics,
 )
 from jaxrl_rollouts.offline.worlds.fit import make_world_model
-from jaxrl_rollouts.rollouts import Model, outcome
+from jaxrl_rollouts.rollouts import Model, step_result
 
 OBSERVATIONS = jnp.array([[0.0, 0.0], [1.0, -2.0], [5.0, 6.0]])
 ACTIONS = jnp.array([[0.5, 0.5], [-1.0, 1.0], [1.0, 0.25]])
-AGENT = SacConfig(num_critics=2, eta=0.0, hidden=(8,))
+AGENT = SacConfig(num_critics=2, eta=0.0, hidden_dims=(8,))
 SMALL: dict[str, Any] = {
     "agent": AGENT,
     "rollouts": Rollouts(length=2, batch_size=6, retain_epochs=2, every=3),
@@ -46,7 +46,7 @@ SMALL: dict[str, Any] = {
 def fake_step(world, key, observations, actions, member):
     """Goes to `world` wherever it is, with uncertainty 3, and lies about reward and ending."""
     batch = observations.shape[0]
-    out = outcome(
+    out = step_result(
         batch,
         reward=jnp.full((batch,), 99.0),
         terminated=jnp.ones((batch,), bool),
@@ -58,7 +58,7 @@ def fake_step(world, key, observations, actions, member):
 def fake_imagine(world, key, observations, actions):
     shape = (4, *observations.shape)
     member = jnp.arange(4.0)[:, None, None]
-    return Imagined(
+    return EliteSamples(
         jnp.full(shape[:2], 99.0),
         jnp.broadcast_to(world, shape) + member,
         jnp.ones(shape[:2], bool),
@@ -94,7 +94,7 @@ def test_a_model_that_overflows_has_no_say_at_truth_one() -> None:
 @pytest.mark.parametrize("truth", [0.0, 0.5, 1.0])
 def test_imagined_opinions_are_blended_member_by_member(truth: float) -> None:
     dynamics = blended_dynamics(FAKE, PLANE)
-    said = dynamics.imagine(
+    said = dynamics.sample_elites(
         Blend(jnp.float32(10.0), jnp.float32(truth)), jax.random.key(0), OBSERVATIONS, ACTIONS
     )
     member = np.arange(4.0)[:, None, None]
@@ -142,7 +142,7 @@ def test_true_dynamics_are_the_simulator_with_one_opinion() -> None:
     dynamics = true_dynamics(PENDULUM)
     observations = jnp.array([[1.0, 0.0, 0.5], [0.0, 1.0, -2.0]])
     actions = jnp.array([[0.3], [-0.7]])
-    said = dynamics.imagine(None, jax.random.key(0), observations, actions)
+    said = dynamics.sample_elites(None, jax.random.key(0), observations, actions)
     state, out = PENDULUM.step(jax.random.key(0), PENDULUM.set_observation(observations), actions)
     np.testing.assert_array_equal(said.next_observations[0], state.observation)
     np.testing.assert_array_equal(said.rewards[0], out.reward)
@@ -161,7 +161,7 @@ def rows(count: int = 40) -> Transitions:
 def trainer(method: ModelBased) -> Callable[[float], Any]:
     """Share of the truth -> critic after an epoch; compiled once."""
     config = EnsembleConfig(
-        members=3, elites=2, hidden=(8,), weight_decay=(1e-4,), holdout_rows=5, batch_size=16
+        members=3, elites=2, hidden_dims=(8,), weight_decay=(1e-4,), holdout_rows=5, batch_size=16
     )
     model, asked = make_world_model(config, rows()), method.uncertainty()
     learned = learned_dynamics(

@@ -46,8 +46,8 @@ def test_ours_alone_at_smoke_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 # Settings that d3rlpy has under another name, or has not: there the same is said by its absence.
 ELSEWHERE = {
-    "hidden",
-    "normalise",
+    "hidden_dims",
+    "normalize_obs",
     "critic_norm",
     "edac_init",
     "cosine",
@@ -69,7 +69,7 @@ ELSEWHERE = {
 OFF = {
     "td3_bc": {"actor_norm"},
     "iql": {"dropout_rate"},
-    "cql": {"critic_hidden", "clip_diff_min", "normalise"},
+    "cql": {"critic_hidden_dims", "clip_diff_min", "normalize_obs"},
 }
 
 

@@ -33,7 +33,7 @@ from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.model_based import Given, Learning, Rollouts, bind
 from jaxrl_rollouts.offline.worlds.dynamics import true_dynamics
 
-AGENT = SacConfig(num_critics=2, eta=0.0, hidden=(8,))
+AGENT = SacConfig(num_critics=2, eta=0.0, hidden_dims=(8,))
 
 
 @pytest.fixture(scope="module")

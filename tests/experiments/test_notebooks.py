@@ -181,7 +181,7 @@ def test_cells_parse_and_use_public_names_only(path: Path) -> None:
         ("import jaxrl_rollouts.a._b as c", {"jaxrl_rollouts.a._b"}),
         ("from jaxrl_rollouts.loop import _compiled", {"_compiled"}),
         ("loop._compiled(update, 1)", {"_compiled"}),
-        ("from jaxrl_rollouts.loop import train\nfor _ in range(2): x.y", set()),
+        ("from jaxrl_rollouts.loop import train_loop\nfor _ in range(2): x.y", set()),
     ],
 )
 def test_private_names_are_seen(source: str, private: set[str]) -> None:

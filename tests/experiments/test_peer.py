@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.diffusion import ResidualMlpConfig, make_residual_mlp
+from jaxrl_rollouts.diffusion import ResidualMlp, make_residual_mlp
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.experiments.benchmarks.peer import Peer, Theirs, shaken, write_weights
 from jaxrl_rollouts.networks import parameter_count
@@ -78,7 +78,7 @@ def test_a_peer_that_dies_says_why_and_which_setting(script: Path, tmp_path: Pat
 
 
 def test_weights_arrive_as_they_left(tmp_path: Path) -> None:
-    net = make_residual_mlp(ResidualMlpConfig(width=8, blocks=1, embedding=8), 3)
+    net = make_residual_mlp(ResidualMlp(width=8, blocks=1, embedding=8), 3)
     params = shaken(net, jax.random.key(0))
     write_weights(tmp_path / "w.npz", params)
     stored = np.load(tmp_path / "w.npz")

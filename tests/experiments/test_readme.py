@@ -22,7 +22,7 @@ CODES = [
 # What takes its time, and how much of it a test spends instead.
 LESS = {
     r'"ravl", seeds=2': '"ravl", preset="smoke", seeds=2',
-    r"hidden=\(64,\) \* 4": "hidden=(16,), weight_decay=(0.0,)",
+    r"hidden_dims=\(64,\) \* 4": "hidden_dims=(16,), weight_decay=(0.0,)",
     r"(fields|rows|calls=4), (steps|updates)=\d+": r"\1, \2=20",
     r"modes=10\), steps=\d+": "modes=4, layers=1), steps=20",
     r"trajectories=\d+": "trajectories=4",

@@ -48,7 +48,7 @@ def test_operations_are_those_of_the_program(width: int, critics: int) -> None:
     """Counted by hand from the passes against XLA's count, which has the elementwise ones too."""
     config = Config(batch=128)
     agent = make_sac(
-        SacConfig(num_critics=critics, hidden=(width,) * config.layers),
+        SacConfig(num_critics=critics, hidden_dims=(width,) * config.layers),
         OBSERVATIONS,
         ACTIONS,
     )

@@ -36,11 +36,11 @@ from jaxrl_rollouts.experiments.studies.true_dynamics_cells import (
     complete,
     open_domain,
 )
-from jaxrl_rollouts.offline.behaviours.made import load_dataset
+from jaxrl_rollouts.offline.behaviours.made import load
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
 from jaxrl_rollouts.offline.worlds.open_loop import OpenLoop
-from jaxrl_rollouts.offline.worlds.trust import LEVELS, UncertaintyStats
+from jaxrl_rollouts.offline.worlds.thresholds import LEVELS, UncertaintyStats
 from jaxrl_rollouts.plugins import load_experiment
 from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.reports.report import load_report
@@ -162,7 +162,7 @@ def test_arms_differ_in_length_and_imagine_as_many_rows() -> None:
 def test_rows_are_the_simulators_own_steps_up_to_the_horizon() -> None:
     config = preset("edge_of_reach")
     config = replace(config, method=replace(config.method, steps=10))  # one epoch
-    result = edge_of_reach.train(config, load_dataset("pendulum-mixed"), 12, None)
+    result = edge_of_reach.train(config, load("pendulum-mixed"), 12, None)
     rows = jax.tree.map(lambda x: np.asarray(x[0, :120]), result.trained.state.imagined.rows)
     set_observation = PENDULUM.set_observation
     assert set_observation is not None
@@ -175,7 +175,7 @@ def test_rows_are_the_simulators_own_steps_up_to_the_horizon() -> None:
 
 
 def test_without_endings_a_fall_is_a_row_like_others(made_hopper: Path) -> None:
-    dataset = load_dataset(made_hopper / "hopper-random.hdf5")
+    dataset = load(made_hopper / "hopper-random.hdf5")
     rows, before = edge_of_reach.endless(dataset).transitions, dataset.transitions
     assert before.terminations.sum() > 20 and not rows.terminations.any()
     np.testing.assert_array_equal(rows.truncations, before.terminations | before.truncations)

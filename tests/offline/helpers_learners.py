@@ -16,7 +16,7 @@ from jaxrl_rollouts.configs import coefficients
 from jaxrl_rollouts.diffusion import (
     GuidanceConfig,
     SamplerConfig,
-    TemporalUnetConfig,
+    Unet,
     make_denoiser,
 )
 from jaxrl_rollouts.experiments.studies.bandit_dqn import DqnConfig, Task, make_recurrent_dqn
@@ -54,11 +54,11 @@ from jaxrl_rollouts.offline.worlds.any_step import (
     any_step_dynamics,
     make_any_step,
 )
-from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined
-from jaxrl_rollouts.rollouts import Model, outcome
+from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, EliteSamples
+from jaxrl_rollouts.rollouts import Model, step_result
 
 S, A, B, MEMBERS = 2, 1, 5, 3
-FAST: dict[str, Any] = {"hidden": (8,), "actor_lr": 0.01, "critic_lr": 0.01}
+FAST: dict[str, Any] = {"hidden_dims": (8,), "actor_lr": 0.01, "critic_lr": 0.01}
 
 
 @dataclass(frozen=True)
@@ -110,16 +110,18 @@ def step(world: Any, key: Any, s: Any, a: Any, member: Any) -> tuple:
         0.9 * s + a + world["shift"][member][:, None] + 0.1 * jax.random.normal(key, s.shape)
     )
     fell = following[:, 0] > 3.0
-    return following, outcome(len(s), reward=s[:, 0], terminated=fell, uncertainty=jnp.abs(a[:, 0]))
+    return following, step_result(
+        len(s), reward=s[:, 0], terminated=fell, uncertainty=jnp.abs(a[:, 0])
+    )
 
 
-def imagine(world: Any, key: Any, s: Any, a: Any) -> Imagined:
+def sample_elites(world: Any, key: Any, s: Any, a: Any) -> EliteSamples:
     following = 0.9 * s + a + world["shift"][:, None, None]
     rewards = jnp.broadcast_to(s[:, 0], (MEMBERS, len(s)))
-    return Imagined(rewards, following, jnp.zeros((MEMBERS, len(s)), bool))
+    return EliteSamples(rewards, following, jnp.zeros((MEMBERS, len(s)), bool))
 
 
-KNOWN, WORLD = Dynamics(Model(step), imagine, MEMBERS), {"shift": jnp.array([-0.5, 0.0, 0.5])}
+KNOWN, WORLD = Dynamics(Model(step), sample_elites, MEMBERS), {"shift": jnp.array([-0.5, 0.0, 0.5])}
 SAC = SacConfig(**FAST)
 ROLLOUTS = Rollouts(length=2, batch_size=6, retain_epochs=2, every=2)
 CADENCE: dict[str, Any] = {"rollouts": ROLLOUTS, "batch_size": 8, "real_ratio": 0.5}
@@ -178,7 +180,7 @@ def history_dependent(kind: str) -> Case:
 def pull(pays: jax.Array, key: Any, state: jax.Array, action: jax.Array, member: Any) -> tuple:
     """A bandit of two arms that shows what was paid."""
     reward = pays[action] + 0.1 * jax.random.normal(key, action.shape)
-    return jnp.stack([reward, state[:, 1] + 0.1], 1), outcome(len(state), reward=reward)
+    return jnp.stack([reward, state[:, 1] + 0.1], 1), step_result(len(state), reward=reward)
 
 
 def zeros(key: jax.Array, batch: int) -> jax.Array:
@@ -210,8 +212,8 @@ def discrete() -> Case:
 
 
 def planning() -> Case:
-    unet = TemporalUnetConfig(features=16, blocks=1)
-    config = PlannerConfig(horizon=2, unet=unet, hidden=(8,), actor_lr=0.01)
+    unet = Unet(features=16, blocks=1)
+    config = PlannerConfig(horizon=2, unet=unet, hidden_dims=(8,), actor_lr=0.01)
     return model_free(config, "actions", lambda: config.rows(rows()))
 
 
@@ -233,12 +235,12 @@ def guided() -> Case:
 
 
 TABLE: dict[str, Callable[[], Case]] = {
-    "bc": lambda: model_free(BcConfig(hidden=(8,), actor_lr=0.01), learns_from="actions"),
+    "bc": lambda: model_free(BcConfig(hidden_dims=(8,), actor_lr=0.01), learns_from="actions"),
     "sac": lambda: model_free(SAC),
     "edac": lambda: model_free(EdacConfig(num_critics=3, **FAST)),
     "sac, gated flow": lambda: model_free(replace(SAC, actor=ActorConfig("gated", 2))),
     "bc, flow": lambda: model_free(
-        BcConfig(hidden=(8,), actor_lr=0.01, flow_steps=2), learns_from="actions"
+        BcConfig(hidden_dims=(8,), actor_lr=0.01, flow_steps=2), learns_from="actions"
     ),
     "cql": lambda: model_free(CqlConfig(**FAST, num_actions=2, target_gap=1.0, bc_steps=3)),
     "td3_bc": lambda: model_free(Td3BcConfig(**FAST)),

@@ -17,8 +17,8 @@ from jaxrl_rollouts.offline.neubay.learner import NeubayData, NeubayState, Sizes
 from jaxrl_rollouts.offline.recurrent.histories import log_histories
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
-from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, World
-from jaxrl_rollouts.rollouts import Model, outcome
+from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, WorldModelParams
+from jaxrl_rollouts.rollouts import Model, step_result
 from jaxrl_rollouts.scaler import identity_scaler
 
 S, A, LIMIT, MEMBERS, K = 2, 1, 7, 3, 24
@@ -52,7 +52,9 @@ def dataset() -> Transitions:
     return Transitions(s, a[:, None], a / 10, following, last & (e == 0), last & (e == 1))
 
 
-def step(world: World, key: Any, state: jax.Array, action: jax.Array, member: jax.Array) -> tuple:
+def step(
+    world: WorldModelParams, key: Any, state: jax.Array, action: jax.Array, member: jax.Array
+) -> tuple:
     """Time goes on; reward tells action and member; episode 1 ends at time 4 of itself.
 
     The members disagree by `time - 4.5 + episode`, or nothing: beyond 0 from time 5 on in episode
@@ -62,7 +64,7 @@ def step(world: World, key: Any, state: jax.Array, action: jax.Array, member: ja
     reward = action[:, 0] + 10.0 * (1.0 + member) + world.elites[0]
     over = (state[:, 0] == 1) & (following[:, 1] == 4)
     lost = jnp.maximum(state[:, 1] - 4.5 + state[:, 0], 0.0)
-    return following, outcome(len(state), reward=reward, terminated=over, uncertainty=lost)
+    return following, step_result(len(state), reward=reward, terminated=over, uncertainty=lost)
 
 
 DYNAMICS = Dynamics(Model(step), lambda *_: None, MEMBERS)  # type: ignore[arg-type]
@@ -72,7 +74,7 @@ SIZES = Sizes(S, A, LIMIT, max(LENGTHS))
 def data(limit: float = 0.0, penalty: float = 0.0, offset: float = 0.0) -> NeubayData:
     """A world all of whose rewards are shifted by the offset."""
     scaler = identity_scaler(S + A)
-    world = World(jnp.array([offset]), scaler, scaler, None, jnp.float32(limit))
+    world = WorldModelParams(jnp.array([offset]), scaler, scaler, None, jnp.float32(limit))
     return NeubayData(log_histories(dataset(), LIMIT), world, jnp.float32(penalty))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jaxrl_rollouts.offline import job
-from jaxrl_rollouts.offline.behaviours.made import load_dataset, undeclared
+from jaxrl_rollouts.offline.behaviours.made import load, undeclared
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.job import method_of
 from jaxrl_rollouts.offline.method import Job
@@ -25,7 +25,7 @@ def train(
         more: Any = {**asked, **options, "environment": environment}
         return job.train(dataset, method, preset=preset, **more)
     if not isinstance(dataset, Dataset):
-        dataset = load_dataset(dataset, **undeclared(dataset))
+        dataset = load(dataset, **undeclared(dataset))
     settings, name = method_of(method, preset, dataset, options)
     looks = {n: getattr(LOOKS[name], n) for n in ("seeds", "evaluations", "episodes")}
     return job.train_method(dataset, settings, Job(**looks | asked), environment, preset=name)

@@ -22,7 +22,7 @@ from jaxrl_rollouts.offline.policy import load_policy
 from jaxrl_rollouts.offline.saved_policies import read_policy, save_policy
 from jaxrl_rollouts.plugins import trust
 
-CONFIG = SacConfig(num_critics=2, eta=0.0, hidden=(4,), discount=0.9)
+CONFIG = SacConfig(num_critics=2, eta=0.0, hidden_dims=(4,), discount=0.9)
 
 
 @pytest.fixture(scope="module")

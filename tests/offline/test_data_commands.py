@@ -89,7 +89,7 @@ def test_inspect_describes_a_file_that_load_refuses(tmp_path: Path, capsys: Any)
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: Any) -> Path:
     """A policy folder of two seeds whose mean actions are constant: 0.5 and -0.25."""
-    config = SacConfig(num_critics=2, eta=0.0, hidden=(4,))
+    config = SacConfig(num_critics=2, eta=0.0, hidden_dims=(4,))
     agent = make_sac(config, 3, 1)
     actors = jax.vmap(agent.init)(jax.random.split(jax.random.key(0), 2)).actor
     actors = jax.tree.map(jnp.zeros_like, actors)
@@ -136,7 +136,7 @@ def test_policies_that_cannot_act(tmp_path: Path, trained: Path, capsys: Any) ->
         ({"seeds": 0}, "seeds: found 0"),
         ({"seeds": 3}, "does not fit"),
         ({"agent": {"critics": "two"}}, "critics"),
-        ({"agent": record["agent"] | {"hidden": [5]}}, "does not fit"),
+        ({"agent": record["agent"] | {"hidden_dims": [5]}}, "does not fit"),
     ):
         file.write_text(json.dumps(record | change))
         assert message in said("--policy", str(file.parent)), change

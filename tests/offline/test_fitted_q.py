@@ -16,7 +16,7 @@ from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.fitted_q import FqeConfig
 from jaxrl_rollouts.offline.result import TrainResult
 
-QUICK = FqeConfig(members=3, hidden=(16,), steps=2000, lr=5e-3, tau=0.05, discount=0.9)
+QUICK = FqeConfig(members=3, hidden_dims=(16,), steps=2000, lr=5e-3, tau=0.05, discount=0.9)
 
 
 def chain(length: int, episodes: int, *, ends: bool, reward: str = "one") -> Dataset:
@@ -50,7 +50,7 @@ def cloned() -> TrainResult:
     data = circle()
     half = np.full_like(data.transitions.actions, 0.5)
     data = replace(data, transitions=data.transitions._replace(actions=half))
-    method = Bc(hidden=(8,), steps=600, per_iteration=200, batch_size=32, actor_lr=0.01)
+    method = Bc(hidden_dims=(8,), steps=600, per_iteration=200, batch_size=32, actor_lr=0.01)
     return offline.train(data, method, seeds=2, evaluations=1, episodes=1, environment="none")
 
 

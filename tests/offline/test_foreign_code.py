@@ -159,7 +159,7 @@ import guest, guest_agent
 assert "bold" in offline.METHODS and "mine" in AGENTS
 made = recipe("bold", "smoke", agent={"mine": {}})
 assert made == guest.Bold(**{f: getattr(made, f) for f in vars(made)}) and made.penalty == 0.1
-assert made.steps == 40 and made.agent.alpha == 7.0 and made.agent.hidden == (32,)
+assert made.steps == 40 and made.agent.alpha == 7.0 and made.agent.hidden_dims == (32,)
 assert AGENTS.name_of(made.agent) == "mine" and offline.METHODS.name_of(made) == "bold"
 offline.METHODS["broken"]
 """

@@ -33,17 +33,19 @@ from jaxrl_rollouts.offline.worlds.saved import load_worlds
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 
-NETWORKS = {"hidden": (8,), "weight_decay": (2.5e-5,), "batch_size": 64, "max_epochs": 1}
+NETWORKS = {"hidden_dims": (8,), "weight_decay": (2.5e-5,), "batch_size": 64, "max_epochs": 1}
 WORLD: dict[str, Any] = {**NETWORKS, "members": 3, "elites": 2}
 # Two gradient steps of the smallest networks, whatever the method and its preset.
 TINY: dict[str, Any] = {"steps": 2, "batch_size": 8}
 TINY_WORLD: dict[str, Any] = {
-    "agent": {"hidden": (8,)},
+    "agent": {"hidden_dims": (8,)},
     "world": {**WORLD, "min_epochs": 0, "holdout_rows": 50},
     "rollouts": {"length": 2, "batch_size": 6, "every": 2},
 }
 LOOKS: dict[str, Any] = {"seeds": 2, "evaluations": 1, "episodes": 2}
-SMALL = Td3Bc(hidden=(8,), batch_size=16, steps=8, per_iteration=2, actor_lr=1e-3, critic_lr=1e-3)
+SMALL = Td3Bc(
+    hidden_dims=(8,), batch_size=16, steps=8, per_iteration=2, actor_lr=1e-3, critic_lr=1e-3
+)
 
 
 def dataset(rows: int = 600) -> Dataset:
@@ -60,7 +62,7 @@ FITTED_FIRST = ("neubay", "neubay_markov", "synther", "pgd", "planner")
 def changes(name: str) -> dict[str, Any]:
     if name in FITTED_FIRST:
         return {}
-    own: dict[str, Any] = TINY_WORLD if METHODS[name].imagines else {"hidden": (8,)}
+    own: dict[str, Any] = TINY_WORLD if METHODS[name].imagines else {"hidden_dims": (8,)}
     if name == "admpo":  # its world model is another one
         own = {part: own[part] for part in ("agent", "rollouts")}
     return {**TINY, **own} | ({"num_samples": 2} if name == "mobile" else {})
@@ -173,7 +175,7 @@ def test_a_result_says_what_it_is(tmp_path: Path) -> None:
 
 
 def test_world_models_are_saved_with_the_result(tmp_path: Path) -> None:
-    ending = TerminationConfig(hidden=(4,), steps=2, per_iteration=2)
+    ending = TerminationConfig(hidden_dims=(4,), steps=2, per_iteration=2)
     config = WorldModelConfig(**WORLD, shared=True, termination="learned", ending=ending)
     world = config.fit(Task(dataset(), make("pendulum")), 2, 0, None)
     world.save_worlds(tmp_path / "worlds")
@@ -210,7 +212,9 @@ def test_steps_are_gradient_steps_of_every_method(name: str, steps: int) -> None
 
 
 def test_cloning_has_no_estimated_value() -> None:
-    result = train(dataset(), Bc(hidden=(8,), steps=4, per_iteration=2), evaluations=1, episodes=2)
+    result = train(
+        dataset(), Bc(hidden_dims=(8,), steps=4, per_iteration=2), evaluations=1, episodes=2
+    )
     assert result.estimated_value is None and result.returns.shape == (2,)
     assert all("estimated_value" not in record.metrics for record in result.history.records)
 
@@ -291,7 +295,7 @@ def test_another_setting_is_another_training(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"td3_bc\.alpha: .* with 2.5, expected 7"):
         train(dataset(), replace(SMALL, alpha=7.0), **looks)
     with pytest.raises(CheckpointError, match=r"td3_bc\.per_iteration: .* with 2, expected 1"):
-        train(dataset(), replace(SMALL, per_iteration=1, delay=1), **looks)
+        train(dataset(), replace(SMALL, per_iteration=1, policy_freq=1), **looks)
     np.testing.assert_array_equal(train(dataset(), SMALL, **looks).returns, first.returns)
     longer = train(dataset(), SMALL, steps=16, **looks | {"evaluations": 4})
     alone = train(dataset(), SMALL, steps=16, evaluations=4, episodes=2)

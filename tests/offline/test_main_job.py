@@ -204,7 +204,7 @@ def test_without_a_simulator_the_report_ends_with_a_verdict(
         (["--method", "rebrac", "--tau", "0"], "--tau: found 0.0"),
         (["--method", "iql", "--penalty", "5"], "'--penalty'"),
         (["--penality", "5"], "did you mean --penalty"),
-        (["--agent.hiden", "5"], "did you mean --agent.hidden"),
+        (["--agent.hiden", "5"], "did you mean --agent.hidden-dims"),
         (["--agent.num_critics", "0"], "--agent.num-critics: found 0"),
         (["--agent.discount", "1.0"], "--agent.discount: found 1.0"),
         (["--agent.eta", "-1.0"], "--agent.eta: found -1.0"),

@@ -59,7 +59,7 @@ def test_a_method_in_a_file_runs_and_resumes_once_it_is_trusted(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("my_file.py").write_text(OWN)
-    asked = ["--method", "my_file.py:Mine", "--agent.hidden", "8", "--steps", "20"]
+    asked = ["--method", "my_file.py:Mine", "--agent.hidden-dims", "8", "--steps", "20"]
     cli.main(["run", "offline", *SMOKE, *asked, "--out", "runs"])
     (folder,) = (tmp_path / "runs").iterdir()
     place = f"{tmp_path / 'my_file.py'}:Mine"
@@ -94,7 +94,7 @@ def test_an_agent_is_chosen_by_its_name() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ["--method", "cql", "--no-backup-entropy", "--hidden", "8", "8"],
+        ["--method", "cql", "--no-backup-entropy", "--hidden-dims", "8", "8"],
         ["--method", "mopo", "--agent", "cql", "--agent.weight", "3", "--world.shared"],
         ["--penalty", "3"],
     ],
@@ -113,7 +113,7 @@ def test_a_command_remakes_what_a_folder_has(words: list[str], tmp_path: Path) -
 
 def test_settings_of_a_file_are_of_its_method(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
-    file.write_text("method: {cql: {weight: 3.0, hidden: [8]}}\nseeds: 5\n")
+    file.write_text("method: {cql: {weight: 3.0, hidden_dims: [8]}}\nseeds: 5\n")
     _, config, _ = parse_run(main_job.EXPERIMENT, [*SMOKE, "--config", str(file)])
     assert config.method.name == "cql" and config.method.weight == 3.0 and config.seeds == 5
     with pytest.raises(ConfigError, match="--method: found 'iql', expected cql, which"):

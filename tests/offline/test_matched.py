@@ -45,7 +45,7 @@ from jaxrl_rollouts.offline.worlds.fit import WorldModelConfig  # noqa: E402
 from jaxrl_rollouts.reports.claims import Claim, counted  # noqa: E402
 from jaxrl_rollouts.reports.report import Report  # noqa: E402
 
-SMALL: dict[str, Any] = {"hidden": (8,), "batch_size": 16, "per_iteration": 2, "steps": 4}
+SMALL: dict[str, Any] = {"hidden_dims": (8,), "batch_size": 16, "per_iteration": 2, "steps": 4}
 BC = recipe("bc", "smoke", **SMALL)
 QUICK: dict[str, Any] = {"seeds": 1, "evaluations": 2, "episodes": 2}
 

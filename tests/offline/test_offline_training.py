@@ -82,7 +82,7 @@ def test_checkpoints_keep_it(tmp_path: Path, damaged: tuple[str, ...]) -> None:
         options = {"iterations": 4, "stage": "s", "evaluate": keep, "evaluate_every": 1}
         context = RunContext(folder, progress=False)
         keys = State(Actor({"w": np.zeros((2, 3), np.float32)}))
-        loop.train(
+        loop.train_loop(
             count, lambda key, data: begin(key), keys, **options, context=context,
             save_every_seconds=0.0,
         )  # fmt: skip

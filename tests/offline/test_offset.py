@@ -141,7 +141,9 @@ def test_a_policy_is_learned_played_saved_and_exported_without_loss(tmp_path):
     """Behaviour cloning of a deviation of 0.06 m at 1,000,000 m, a rounding of float32."""
     dataset = from_arrays(**rows(), max_episode_steps=LENGTH)
     env = from_gymnasium(OneColumn, max_episode_steps=LENGTH)
-    settings = recipe("bc", "smoke", steps=1000, hidden=(64, 64), batch_size=256, normalise=True)
+    settings = recipe(
+        "bc", "smoke", steps=1000, hidden_dims=(64, 64), batch_size=256, normalize_obs=True
+    )
     result = train(dataset, settings, environment=env, seeds=1, episodes=20)
     x = np.linspace(-0.08, 0.08, 9)
     policy = result.policy(0)
@@ -208,7 +210,7 @@ def test_other_rows_are_moved_to_the_units_of_a_policy():
 
 def test_an_ensemble_subtracts_before_it_casts():
     x = np.random.default_rng(0).uniform(-0.1, 0.1, (400, 1))
-    config = EnsembleConfig(members=2, elites=2, hidden=(32, 32), max_epochs=60)
+    config = EnsembleConfig(members=2, elites=2, hidden_dims=(32, 32), max_epochs=60)
     fitted = fit_ensemble(PLACE + x, 3 * PLACE + 20 * x, config)
     found = fitted.predict(PLACE + x).mean.mean(0)
     assert found.dtype == np.float64

@@ -28,7 +28,7 @@ from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig, make_recurrent_sac
 from jaxrl_rollouts.offline.saved_policies import SavedPolicy, policy_of, save_policy
 
-CONFIG = SacConfig(num_critics=2, eta=0.0, hidden=(4,))
+CONFIG = SacConfig(num_critics=2, eta=0.0, hidden_dims=(4,))
 MEMORY = RecurrentSacConfig(
     memory=MemoryConfig("lru", width=4, state=2, layers=1), head_dims=(4,), num_critics=2
 )
@@ -333,16 +333,22 @@ def test_a_seed_that_diverged_is_no_policy(saved: SavedPolicy) -> None:
 
 @pytest.mark.parametrize(
     ("place", "value"),
-    [("hidden", [10**6, 10**6]), ("hidden", [10**9]), ("seeds", 10**9), ("observation_size", 10**9),
-     ("kind", []), ("action_low", [float("inf")])],
-)  # fmt: skip
+    [
+        ("hidden_dims", [10**6, 10**6]),
+        ("hidden_dims", [10**9]),
+        ("seeds", 10**9),
+        ("observation_size", 10**9),
+        ("kind", []),
+        ("action_low", [float("inf")]),
+    ],
+)
 def test_sizes_are_compared_before_anything_is_allocated(
     tmp_path: Path, place: str, value: Any
 ) -> None:
     folder = save_policy(tmp_path / "a", CONFIG, actors_of(make_sac(CONFIG, 3, 1)), sizes=(3, 1))
     facts = json.loads((folder / "policy.json").read_text())
     del facts["digest"]
-    (facts["agent"] if place == "hidden" else facts)[place] = value
+    (facts["agent"] if place == "hidden_dims" else facts)[place] = value
     (folder / "policy.json").write_text(json.dumps(facts).replace("Infinity", "1e999"))
     with pytest.raises(UserError) as caught:
         load_policy(folder)

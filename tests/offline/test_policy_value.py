@@ -16,7 +16,7 @@ from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.data.transitions import RewardScale
 from jaxrl_rollouts.offline.job import train
-from jaxrl_rollouts.offline.policy_value import imagined_value
+from jaxrl_rollouts.offline.policy_value import model_value
 from jaxrl_rollouts.offline.recipes import recipe
 from jaxrl_rollouts.offline.result import TrainResult
 
@@ -24,11 +24,11 @@ BASE = recipe(
     "base",
     "small",
     steps=5,
-    agent={"hidden": (8,)},
-    world={"hidden": (16,), "max_epochs": 2},
+    agent={"hidden_dims": (8,)},
+    world={"hidden_dims": (16,), "max_epochs": 2},
     rollouts={"batch_size": 50, "every": 5},
 )
-BC = Bc(hidden=(8,), batch_size=16, steps=4, per_iteration=2, actor_lr=1e-3)
+BC = Bc(hidden_dims=(8,), batch_size=16, steps=4, per_iteration=2, actor_lr=1e-3)
 LOOKS: dict[str, Any] = {"evaluations": 1, "episodes": 2}
 
 
@@ -60,15 +60,15 @@ def test_a_member_that_pays_more_is_worth_that_for_all_steps(
 ) -> None:
     """Two hundred steps are a whole episode of the pendulum; `0.9^44` is a hundredth."""
     played = outcome._replace(config=replace(outcome.config, discount=discount))
-    plain = imagined_value(played)
-    paid = imagined_value(played, with_bonus(outcome, 2, 0.5))
+    plain = model_value(played)
+    paid = model_value(played, with_bonus(outcome, 2, 0.5))
     assert plain.by_member.shape == (2, 5) and plain.value.shape == plain.spread.shape == (2,)
     gained = paid.by_member - plain.by_member
     want = 0.5 * (discount ** np.arange(steps)).sum()
     np.testing.assert_allclose(gained[:, 2], want, rtol=1e-3)
     np.testing.assert_array_equal(np.delete(gained, 2, 1), 0)
     np.testing.assert_array_equal(plain.value, np.median(plain.by_member, 1))
-    away = imagined_value(played, with_bonus(outcome, 2, np.inf))
+    away = model_value(played, with_bonus(outcome, 2, np.inf))
     others = np.delete(plain.by_member, 2, 1)
     np.testing.assert_array_equal(away.value, np.median(others, 1))
 
@@ -76,29 +76,27 @@ def test_a_member_that_pays_more_is_worth_that_for_all_steps(
 def test_it_is_that_of_the_policy_and_the_world_of_the_seed(
     dataset: Dataset, outcome: TrainResult
 ) -> None:
-    first = imagined_value(outcome)
-    np.testing.assert_array_equal(imagined_value(outcome).by_member, first.by_member)
-    assert (imagined_value(outcome, seed=1).by_member != first.by_member).all()
+    first = model_value(outcome)
+    np.testing.assert_array_equal(model_value(outcome).by_member, first.by_member)
+    assert (model_value(outcome, seed=1).by_member != first.by_member).all()
     same = jax.tree.map(lambda x: np.stack([x[0], x[0]]), outcome.source.fitted.worlds)
     one = outcome.source._replace(fitted=outcome.source.fitted._replace(worlds=same))
-    found = imagined_value(outcome, one).by_member
+    found = model_value(outcome, one).by_member
     np.testing.assert_allclose(found[0], first.by_member[0], rtol=1e-4)
     assert (found[1] != first.by_member[1]).all()
     cloned = train(dataset, BC, **LOOKS)
-    assert np.isfinite(imagined_value(cloned, outcome.source).value).all()
+    assert np.isfinite(model_value(cloned, outcome.source).value).all()
 
 
 def test_what_cannot_be_played_there_is_named(dataset: Dataset, outcome: TrainResult) -> None:
     cloned = train(dataset, BC, **LOOKS)
     with pytest.raises(ConfigError, match="world: found 'Task', expected world models: bc has"):
-        imagined_value(cloned)
+        model_value(cloned)
 
 
 def test_values_are_in_the_datasets_own_rewards(outcome: TrainResult) -> None:
     """Of models that predict twice the rewards less one: `(V' + sum_t gamma^t) / 2`."""
-    plain = imagined_value(outcome).by_member
+    plain = model_value(outcome).by_member
     view = outcome.source._replace(reward=RewardScale(2.0, -1.0))
     steps = (0.99 ** np.arange(200)).sum()
-    np.testing.assert_allclose(
-        imagined_value(outcome, view).by_member, (plain + steps) / 2, rtol=1e-5
-    )
+    np.testing.assert_allclose(model_value(outcome, view).by_member, (plain + steps) / 2, rtol=1e-5)

@@ -24,11 +24,11 @@ from jaxrl_rollouts.offline.synthetic.pgd import PgdConfig
 
 SOFT: dict[str, Any] = dict(num_critics=0, discount=1.0, tau=0.0, initial_alpha=0.0)
 CASES: list[tuple[Any, dict[str, Any]]] = [
-    (SacConfig(), dict(SOFT, eta=-1.0, hidden=())),
+    (SacConfig(), dict(SOFT, eta=-1.0, hidden_dims=())),
     (SacConfig(num_critics=1), dict(eta=1.0)),
     (CqlConfig(), dict(weight=-1.0, num_actions=0, target_gap=-1.0, bc_steps=-1)),
-    (CqlConfig(), dict(critic_hidden=(), num_critics=0, discount=1.0)),
-    (Td3BcConfig(), dict(alpha=-1.0, delay=0, hidden=(), noise=-1.0)),
+    (CqlConfig(), dict(critic_hidden_dims=(), num_critics=0, discount=1.0)),
+    (Td3BcConfig(), dict(alpha=-1.0, policy_freq=0, hidden_dims=(), policy_noise=-1.0)),
     (RebracConfig(), dict(actor_bc_coef=-1.0, tau=0.0)),
     (IqlConfig(), dict(expectile=1.0, exp_adv_max=0.0, discount=1.0)),
     (RecurrentSacConfig(num_critics=4), dict(SOFT, subset_size=5, head_dims=())),

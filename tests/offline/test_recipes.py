@@ -84,13 +84,13 @@ def test_every_published_row_can_be_read() -> None:
 
 
 def test_changes_come_on_top_and_are_strict() -> None:
-    made = recipe("cql", "small", weight=10.0, hidden=(8, 8))
-    assert made == replace(recipe("cql", "small"), weight=10.0, hidden=(8, 8))
+    made = recipe("cql", "small", weight=10.0, hidden_dims=(8, 8))
+    assert made == replace(recipe("cql", "small"), weight=10.0, hidden_dims=(8, 8))
     made = recipe("mopo", "small", rollouts={"length": 3})
     assert made.rollouts == replace(recipe("mopo", "small").rollouts, length=3)
     for changes, says in (
         ({"penalti": 1.0}, "did you mean penalty"),
-        ({"agent": {"hiden": (8,)}}, "did you mean agent.hidden"),
+        ({"agent": {"hiden": (8,)}}, "did you mean agent.hidden_dims"),
         ({"rollouts": {"lenght": 3}}, "did you mean rollouts.length"),
         ({"steps": "many"}, "steps: found 'many', expected int"),
     ):
@@ -118,7 +118,9 @@ def test_another_agent_keeps_what_both_have() -> None:
     """The small networks and rates of the preset; what only CQL has is its own default."""
     made = recipe("mopo", "small", agent={"cql": {"weight": 7.0}})
     assert isinstance(made.agent, CqlConfig) and made.agent.weight == 7.0
-    assert made.agent.hidden == (64, 64) and made.agent.actor_lr == made.agent.critic_lr == 1e-3
+    assert (
+        made.agent.hidden_dims == (64, 64) and made.agent.actor_lr == made.agent.critic_lr == 1e-3
+    )
     assert made.agent.tau == 0.05 and made.agent.num_actions == CqlConfig().num_actions
     plain = recipe("mopo", "small", agent={"actor": {"kind": "plain"}})
     assert type(plain.agent) is type(Mopo().agent) and plain.agent.actor.kind == "plain"

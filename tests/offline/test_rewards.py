@@ -56,7 +56,7 @@ def test_a_view_is_its_formula(view: Any, want: np.ndarray) -> None:
     np.testing.assert_allclose(seen.rewards, want, rtol=1e-6, atol=1e-6)
     assert seen.rewards.dtype == np.float32
     task = Task(dataset(), make("pendulum"))
-    made = Td3Bc(hidden=(4,), reward=view, steps=2).prepare(task, Job())
+    made = Td3Bc(hidden_dims=(4,), reward=view, steps=2).prepare(task, Job())
     np.testing.assert_allclose(made.data.rewards, want, rtol=1e-6, atol=1e-6)
     assert made.reward == reward_scale(dataset(), view)
 
@@ -86,7 +86,7 @@ def test_values_are_undone_by_the_discounted_sum_of_the_shift() -> None:
 def test_evaluations_report_values_in_the_datasets_own_rewards() -> None:
     """A pendulum's episodes are cut, so a shift counts `1 / (1 - gamma)`."""
     env = make("pendulum")
-    learner = make_model_free(Td3BcConfig(hidden=(4,)), 3, 1)
+    learner = make_model_free(Td3BcConfig(hidden_dims=(4,)), 3, 1)
     keys = jax.random.split(jax.random.key(0), 2)
     data = jax.tree.map(np.asarray, dataset().transitions)
     state = jax.vmap(learner.init, (0, None))(keys, data)

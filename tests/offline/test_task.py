@@ -42,11 +42,13 @@ from jaxrl_rollouts.offline.task import (  # noqa: E402
     verify_checksum,
     warnings_of,
 )
-from jaxrl_rollouts.offline.worlds.fit import WorldModelConfig, fit_worlds  # noqa: E402
+from jaxrl_rollouts.offline.worlds.fit import WorldModelConfig, fit_world_models  # noqa: E402
 from jaxrl_rollouts.record.context import RunContext  # noqa: E402
 from jaxrl_rollouts.record.folder import RunFolder  # noqa: E402
 
-TD3_BC = Td3Bc(hidden=(8,), batch_size=16, steps=8, per_iteration=2, actor_lr=1e-3, critic_lr=1e-3)
+TD3_BC = Td3Bc(
+    hidden_dims=(8,), batch_size=16, steps=8, per_iteration=2, actor_lr=1e-3, critic_lr=1e-3
+)
 LOOKS: dict[str, Any] = {"evaluations": 2, "episodes": 2}
 MODEL = WorldModelConfig()
 
@@ -212,9 +214,11 @@ def test_ends_without_a_successor_are_learned_as_values_and_told() -> None:
     assert says not in " ".join(warnings_of(whole, env, MODEL, imagines=False))
     kinds = {one.kind for one in inspect(alone).suspicions}
     assert any(kind.startswith("ends without a successor") for kind in kinds)
-    config = EnsembleConfig(members=2, elites=2, hidden=(8,), weight_decay=(0.0,), max_epochs=1)
+    config = EnsembleConfig(
+        members=2, elites=2, hidden_dims=(8,), weight_decay=(0.0,), max_epochs=1
+    )
     sets = alone, alone.with_successors, alone.transitions
-    fits = (jax.tree.leaves(fit_worlds(config, rows, seeds=1).worlds) for rows in sets)
+    fits = (jax.tree.leaves(fit_world_models(config, rows, seeds=1).worlds) for rows in sets)
     seen, known, all_rows = (np.concatenate([np.ravel(x) for x in leaves]) for leaves in fits)
     np.testing.assert_array_equal(seen, known)
     assert not np.array_equal(known, all_rows)

@@ -19,7 +19,7 @@ from jaxrl_rollouts.offline.recipes import recipe
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, true_dynamics
 
 LOOKS: dict[str, Any] = {"seeds": 2, "evaluations": 1, "episodes": 2}
-SMALL = Td3Bc(hidden=(8,), batch_size=16, steps=8, per_iteration=2)
+SMALL = Td3Bc(hidden_dims=(8,), batch_size=16, steps=8, per_iteration=2)
 
 
 def dataset() -> Dataset:

@@ -15,7 +15,7 @@ import pytest
 from fixtures import wrong
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.loop import train_loop
 from jaxrl_rollouts.pde import metrics
 from jaxrl_rollouts.pde.emulator import FieldNetwork, FieldShape
 from jaxrl_rollouts.pde.evaluation import Holdout, sample
@@ -84,7 +84,7 @@ def test_updates_are_adam_with_warmup_cosine_clip_and_average() -> None:
 
 def test_resuming_is_bitwise_the_uninterrupted_run(tmp_path: Path) -> None:
     training = make_training(one_step(), SMALL)
-    run = functools.partial(train, training.update, training.init, keys(2), waves(), stage="a")
+    run = functools.partial(train_loop, training.update, training.init, keys(2), waves(), stage="a")
     whole = run(iterations=4)
     folder = RunFolder.create(tmp_path, "e", "p", SMALL, "command")
     for iterations in (2, 4):

@@ -14,8 +14,10 @@ from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.cli.files import nested, read_settings
 from jaxrl_rollouts.cli.options import parse_run
 from jaxrl_rollouts.cli.shown import descriptions
+from jaxrl_rollouts.config_json import from_json
 from jaxrl_rollouts.configs import renamed, settings
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.plugins import load_experiment
 
 
@@ -166,6 +168,20 @@ def test_an_option_is_taken_under_the_name_it_had(capsys: pytest.CaptureFixture[
     _, config, command = parse_run(load_experiment("offline"), ["--method", "bc", "--updates=30"])
     assert config.method.steps == 30 and "--steps=30" in command
     assert capsys.readouterr().err == "note: --updates is now called --steps\n"
+    words = ["--method", "mopo", "--agent.hidden", "8", "8"]
+    made = parse_run(load_experiment("offline"), words)[1].method
+    assert made.agent.hidden_dims == (8, 8)
+    assert capsys.readouterr().err == "note: --agent.hidden is now called --agent.hidden-dims\n"
+
+
+def test_a_file_may_have_a_setting_under_the_name_it_had() -> None:
+    settings = {"hidden": [8], "noise": 0.5, "delay": 3, "normalise": False, "alpha": 1.0}
+    made = from_json(Td3BcConfig, settings)
+    assert made == Td3BcConfig(
+        hidden_dims=(8,), policy_noise=0.5, policy_freq=3, normalize_obs=False, alpha=1.0
+    )
+    with pytest.raises(ConfigError, match="hidden: found an unknown setting"):
+        from_json(Td3BcConfig, {"hidden": [8], "hidden_dims": [8]})
 
 
 def test_a_keyword_is_taken_under_the_name_it_had() -> None:

@@ -12,7 +12,7 @@ import pytest
 from jaxrl_rollouts.compare.grid import Cell, run_grid, stage_name
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import DivergenceError
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.loop import train_loop
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.reports.statistics import Summary
@@ -101,7 +101,7 @@ def test_a_resumed_grid_trains_and_measures_nothing_again(tmp_path: Path) -> Non
 
     def arm(start: float, stage: str) -> Cell:
         starts = start + jnp.arange(2.0)
-        trained = train(update, init, starts, iterations=3, stage=stage, context=context)
+        trained = train_loop(update, init, starts, iterations=3, stage=stage, context=context)
 
         def measure() -> dict:
             measured.append(stage)

@@ -11,7 +11,7 @@ import pytest
 
 from jaxrl_rollouts.diffusion import (
     FlowConfig,
-    TemporalUnetConfig,
+    Unet,
     flow_of_denoiser,
     make_denoiser,
     make_flow,
@@ -20,7 +20,7 @@ from jaxrl_rollouts.diffusion.continued import Given, make_continued_unet
 from jaxrl_rollouts.errors import ConfigError
 
 B, L, H, C = 3, 6, 2, 4
-UNET = TemporalUnetConfig(features=8, blocks=1)
+UNET = Unet(features=8, blocks=1)
 KEY = jax.random.key(0)
 NET = make_continued_unet(UNET, L, H, C)
 
@@ -99,6 +99,6 @@ def test_sizes_are_checked(sizes: tuple[int, int], setting: str) -> None:
     with pytest.raises(ConfigError, match=f"{setting}: found"):
         make_continued_unet(UNET, *sizes, C)
     with pytest.raises(ConfigError, match="length: found 5"):
-        make_continued_unet(TemporalUnetConfig(features=8, blocks=4), 3, 1, C)
+        make_continued_unet(Unet(features=8, blocks=4), 3, 1, C)
     with pytest.raises(ValueError, match="windows: found"):
         NET.apply((WEIGHTS, given()), X[:, :-1], NOISE)

@@ -16,7 +16,7 @@ from jaxrl_rollouts.diffusion.flow_losses import consistency_target, mean_target
 from jaxrl_rollouts.errors import ConfigError
 
 KEY = jax.random.key(0)
-SMALL = df.ResidualMlpConfig(width=16, blocks=2, embedding=8)
+SMALL = df.ResidualMlp(width=16, blocks=2, embedding=8)
 MEAN, STD = 0.7, 0.6  # of normal data in one dimension
 
 
@@ -51,7 +51,7 @@ def test_a_students_first_velocities_are_its_teachers(kind: str, sigma_data: flo
         nets = [df.make_residual_mlp(SMALL, 3, interval=i) for i in (False, True)]
         x = jax.random.normal(KEY, (9, 3))
     else:
-        small = df.TemporalUnetConfig(features=8, blocks=2)
+        small = df.Unet(features=8, blocks=2)
         nets = [df.make_temporal_unet(small, 6, 3, interval=i) for i in (False, True)]
         x = jax.random.normal(KEY, (9, 6, 3))
     denoiser, flow = df.make_denoiser(nets[0], edm), df.make_flow(nets[1], df.FlowConfig(edm=edm))
@@ -69,10 +69,10 @@ def test_a_students_first_velocities_are_its_teachers(kind: str, sigma_data: flo
 
 def test_a_teacher_of_another_shape_is_refused() -> None:
     flow = df.make_flow(df.make_residual_mlp(SMALL, 3, interval=True))
-    other = df.make_denoiser(df.make_residual_mlp(df.ResidualMlpConfig(8, 2, 8), 3)).init(KEY)
+    other = df.make_denoiser(df.make_residual_mlp(df.ResidualMlp(8, 2, 8), 3)).init(KEY)
     with pytest.raises(ValueError, match="student"):
         with_weights_of(flow.init(KEY), other)
-    deeper = df.make_denoiser(df.make_residual_mlp(df.ResidualMlpConfig(16, 3, 8), 3)).init(KEY)
+    deeper = df.make_denoiser(df.make_residual_mlp(df.ResidualMlp(16, 3, 8), 3)).init(KEY)
     with pytest.raises(ValueError, match="block_2"):
         with_weights_of(flow.init(KEY), deeper)
 

@@ -17,7 +17,7 @@ from jaxrl_rollouts.errors import ConfigError, DataError
 
 KEY = jax.random.key(0)
 MEAN, COVARIANCE = jnp.array([0.5, -1.0]), jnp.array([[1.2, 0.6], [0.6, 0.7]])
-EXACT = df.make_denoiser(df.make_residual_mlp(df.ResidualMlpConfig(8, 1, 8), 2))._replace(
+EXACT = df.make_denoiser(df.make_residual_mlp(df.ResidualMlp(8, 1, 8), 2))._replace(
     denoise=gaussian_denoise(MEAN, COVARIANCE)
 )
 
@@ -104,7 +104,7 @@ def test_a_guidance_that_changes_nothing_changes_nothing() -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"jumps": 0},
+        {"num_steps": 0},
         {"method": "dpmpp_2m"},
         {"renoise": 1.5},
         {"renoise": 0.5, "method": "euler"},
@@ -117,7 +117,7 @@ def test_bad_settings_are_refused(settings: dict[str, Any]) -> None:
         df.sample_jumps(UNIT, None, KEY, (4, 1), config=df.JumpConfig(**settings))
 
 
-CONFIG = df.ResidualMlpConfig(width=32, blocks=2, embedding=16)
+CONFIG = df.ResidualMlp(width=32, blocks=2, embedding=16)
 STUDENT = df.make_flow(
     df.make_residual_mlp(CONFIG, 2, interval=True),
     df.FlowConfig(loss="consistency", segments=2, steps=8),
@@ -131,9 +131,9 @@ def test_a_student_jumps_where_its_teacher_steps() -> None:
     rows = (
         MEAN + jax.random.normal(jax.random.key(1), (20_000, 2)) @ jnp.linalg.cholesky(COVARIANCE).T
     )
-    config = df.small_training(600, 128, rate=3e-3)
+    config = df.small_training(600, 128, lr=3e-3)
     taught = df.distil(
-        STUDENT, config, df.Lesson(rows, {}), KEY[None], stage="student", context=None
+        STUDENT, config, df.DistillationBatch(rows, {}), KEY[None], stage="student", context=None
     )
     student = jax.tree.map(lambda leaf: leaf[0], taught.state.average)
 
@@ -164,20 +164,20 @@ def test_two_students_side_by_side_are_two_alone_and_start_as_their_teachers(
         df.flow_of_denoiser(denoiser),
     )
     config = df.DenoiserTrainingConfig(steps=2, batch=8, per_iteration=2)
-    training = df.make_denoiser_training(flow, config, df.lesson_batch, df.start_from_teacher)
+    training = df.make_denoiser_training(flow, config, df.distillation_batch, df.start_from_teacher)
     keys, rows = jax.random.split(KEY, 2), jax.random.normal(KEY, (100, 2))
     teachers = [denoiser.init(key) for key in keys]
-    first = training.init(keys[0], df.Lesson(rows, teachers[0]))
+    first = training.init(keys[0], df.DistillationBatch(rows, teachers[0]))
     for name, leaf in teachers[0].items():
         jax.tree.map(np.testing.assert_array_equal, first.params[name], leaf)
-    lesson = df.Lesson(rows, jax.tree.map(lambda *leaves: jnp.stack(leaves), *teachers))
-    seeds = (0, df.Lesson(None, 0))
+    lesson = df.DistillationBatch(rows, jax.tree.map(lambda *leaves: jnp.stack(leaves), *teachers))
+    seeds = (0, df.DistillationBatch(None, 0))
     step = jax.jit(jax.vmap(training.update, seeds))
     both = jax.vmap(training.init, seeds)(keys, lesson)
     after, _ = step(both, lesson)
     one = jax.jit(training.update)
     for i, teacher in enumerate(teachers):
-        own = df.Lesson(rows, teacher)
+        own = df.DistillationBatch(rows, teacher)
         alone, _ = one(training.init(keys[i], own), own)
         of_both = jax.tree.map(lambda leaf, i=i: leaf[i], after.params)
         jax.tree.map(
@@ -189,7 +189,7 @@ def test_two_students_side_by_side_are_two_alone_and_start_as_their_teachers(
     assert programs() == before
 
 
-TINY = df.ResidualMlpConfig(width=8, blocks=1, embedding=8)
+TINY = df.ResidualMlp(width=8, blocks=1, embedding=8)
 
 
 def test_every_model_is_drawn_from_as_the_settings_say() -> None:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.diffusion import (
-    ResidualMlpConfig,
-    TemporalUnetConfig,
+    ResidualMlp,
+    Unet,
     make_denoiser,
     make_residual_mlp,
     make_temporal_unet,
@@ -38,11 +38,11 @@ def size(network: Network) -> int:
 def test_unet_has_the_published_number_of_parameters(
     features: int, channels: int, count: int
 ) -> None:
-    assert size(make_temporal_unet(TemporalUnetConfig(features=features), 32, channels)) == count
+    assert size(make_temporal_unet(Unet(features=features), 32, channels)) == count
 
 
 def test_residual_mlp_has_the_published_number_of_parameters() -> None:
-    assert size(make_residual_mlp(ResidualMlpConfig(), 42)) == 25_552_682
+    assert size(make_residual_mlp(ResidualMlp(), 42)) == 25_552_682
 
 
 def dense(params: Any, name: str, x: Any) -> np.ndarray:
@@ -50,7 +50,7 @@ def dense(params: Any, name: str, x: Any) -> np.ndarray:
 
 
 def test_initial_weights_are_torchs_where_asked() -> None:
-    config = ResidualMlpConfig(width=64, blocks=2, embedding=32, initial="torch")
+    config = ResidualMlp(width=64, blocks=2, embedding=32, initial="torch")
     params = make_residual_mlp(config, 3).init(KEY)
     for layer in params.values():
         bound = 1.0 / np.sqrt(layer["kernel"].shape[0])
@@ -59,11 +59,11 @@ def test_initial_weights_are_torchs_where_asked() -> None:
     third = np.var(params["block_1"]["kernel"]) * 64
     assert third == pytest.approx(1.0 / 3.0, rel=0.05)
     with pytest.raises(ConfigError, match="initial"):
-        make_residual_mlp(ResidualMlpConfig(initial="zeros"), 3)  # type: ignore[arg-type]
+        make_residual_mlp(ResidualMlp(initial="zeros"), 3)  # type: ignore[arg-type]
 
 
 def test_residual_mlp_is_its_formula() -> None:
-    network = make_residual_mlp(ResidualMlpConfig(width=16, blocks=2, embedding=8), 3)
+    network = make_residual_mlp(ResidualMlp(width=16, blocks=2, embedding=8), 3)
     params = network.init(KEY)
     x, c = jax.random.normal(KEY, (5, 3)), jnp.linspace(-1.5, 1.1, 5)
     w = np.asarray(jax.random.normal(jax.random.key(0, impl="threefry2x32"), (8,)))
@@ -82,9 +82,7 @@ def test_residual_mlp_is_its_formula() -> None:
 
 def test_another_seed_gives_other_frequencies() -> None:
     small = {"width": 8, "blocks": 1, "embedding": 8}
-    first, second = (
-        make_residual_mlp(ResidualMlpConfig(**small, frequency_seed=i), 2) for i in (0, 1)
-    )
+    first, second = (make_residual_mlp(ResidualMlp(**small, frequency_seed=i), 2) for i in (0, 1))
     params, x = first.init(KEY), jnp.ones((1, 2))
     c = jnp.array([0.5])
     assert np.abs(first.apply(params, x, c) - second.apply(params, x, c)).max() > 1e-4
@@ -103,7 +101,7 @@ def test_convolutions_are_the_same(width: int) -> None:
 
 
 def small_unet(length: int, **settings: Any) -> Network:
-    return make_temporal_unet(TemporalUnetConfig(features=8, **settings), length, 5)
+    return make_temporal_unet(Unet(features=8, **settings), length, 5)
 
 
 @functools.cache
@@ -156,7 +154,7 @@ def test_normalised_by_step_it_is_the_public_code(monkeypatch: pytest.MonkeyPatc
         return Unbatched(groups, epsilon, name=f"GroupNorm_{next(names)}")
 
     monkeypatch.setattr(unet, "GroupNorm", reference)
-    network = unet.TemporalUnet(TemporalUnetConfig(features=8))
+    network = unet.TemporalUnet(Unet(features=8))
     published = network.apply({"params": params}, x, c)
     np.testing.assert_allclose(step, published, rtol=1e-3, atol=1e-4)
     assert np.abs(window - published).max() > 0.1
@@ -197,9 +195,9 @@ def test_no_step_of_an_odd_window_is_lost(length: int) -> None:
 def test_bfloat16_is_close_and_keeps_float32_outside(body: str) -> None:
     def make(dtype: Any) -> tuple[Network, jax.Array]:
         if body == "mlp":
-            config = ResidualMlpConfig(width=32, blocks=2, embedding=16, dtype=dtype)
+            config = ResidualMlp(width=32, blocks=2, embedding=16, dtype=dtype)
             return make_residual_mlp(config, 4), jax.random.normal(KEY, (64, 4))
-        config = TemporalUnetConfig(features=16, blocks=1, dtype=dtype)
+        config = Unet(features=16, blocks=1, dtype=dtype)
         return make_temporal_unet(config, 8, 4), jax.random.normal(KEY, (64, 8, 4))
 
     (full, x), (half, _) = make("float32"), make("bfloat16")
@@ -217,23 +215,23 @@ def test_windows_of_another_length_are_refused() -> None:
     with pytest.raises(ValueError, match="windows: found"):
         small_unet(8).apply(unet_params(), jnp.zeros((1, 9, 5)), jnp.zeros(1))
     with pytest.raises(ConfigError, match="length: found 3"):
-        make_temporal_unet(TemporalUnetConfig(), 3, 2)
+        make_temporal_unet(Unet(), 3, 2)
 
 
 @pytest.mark.parametrize(
     ("config", "setting"),
     [
-        (TemporalUnetConfig(features=12), "features"),
-        (TemporalUnetConfig(blocks=0), "blocks"),
-        (TemporalUnetConfig(dtype="float16"), "dtype"),  # type: ignore[arg-type]
-        (TemporalUnetConfig(convolution="fft"), "convolution"),  # type: ignore[arg-type]
-        (ResidualMlpConfig(width=0), "width"),
-        (ResidualMlpConfig(dtype="float16"), "dtype"),  # type: ignore[arg-type]
+        (Unet(features=12), "features"),
+        (Unet(blocks=0), "blocks"),
+        (Unet(dtype="float16"), "dtype"),  # type: ignore[arg-type]
+        (Unet(convolution="fft"), "convolution"),  # type: ignore[arg-type]
+        (ResidualMlp(width=0), "width"),
+        (ResidualMlp(dtype="float16"), "dtype"),  # type: ignore[arg-type]
     ],
 )
 def test_network_settings_are_checked(config: Any, setting: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        make_temporal_unet(config, 16, 2) if isinstance(
-            config, TemporalUnetConfig
-        ) else make_residual_mlp(config, 2)
+        make_temporal_unet(config, 16, 2) if isinstance(config, Unet) else make_residual_mlp(
+            config, 2
+        )
     assert caught.value.setting == setting

@@ -68,8 +68,8 @@ def test_order_of_convergence(method: Any, order: int) -> None:
 
 def published_2m(config: SamplerConfig, denoise: Any, x: np.ndarray, key: jax.Array) -> np.ndarray:
     """DPM-Solver++(2M) in float64 as k-diffusion has it (SDE by the midpoint; eta 0: the ODE)."""
-    levels, before, last = noise_levels(config.steps, EdmConfig()), None, 0.0
-    for i in range(config.steps):
+    levels, before, last = noise_levels(config.num_steps, EdmConfig()), None, 0.0
+    for i in range(config.num_steps):
         sigma, following = levels[i], levels[i + 1]
         clean = denoise(x, sigma)
         if following == 0:
@@ -212,7 +212,7 @@ MANY = "churn, churn_noise, churn_min, churn_max"
 @pytest.mark.parametrize(
     ("change", "setting"),
     [
-        *wrong(dict(steps=1, method="rk4", eta=1.0, rho=0.0)),
+        *wrong(dict(num_steps=1, method="rk4", eta=1.0, rho=0.0)),
         *(({name: value}, MANY) for name, value in (("churn", -1.0), ("churn_min", 60.0))),
         ({"method": "dpmpp_2m", "eta": -1.0}, "eta"),
         ({"sigma_max": 0.001}, "sigma_min, sigma_max"),

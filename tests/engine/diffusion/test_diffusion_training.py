@@ -15,13 +15,11 @@ from jaxrl_rollouts import diffusion as df
 from jaxrl_rollouts.diffusion.edm import gaussian_denoise
 from jaxrl_rollouts.diffusion.fitted import fit_units
 from jaxrl_rollouts.errors import ConfigError, DataError
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.loop import train_loop
 from jaxrl_rollouts.networks import Network
 
 COVARIANCE = jnp.array([[1.0, 0.8], [0.8, 1.0]])
-SMALL = df.make_denoiser(
-    df.make_residual_mlp(df.ResidualMlpConfig(width=32, blocks=2, embedding=32), 2)
-)
+SMALL = df.make_denoiser(df.make_residual_mlp(df.ResidualMlp(width=32, blocks=2, embedding=32), 2))
 
 
 def rows(count: int) -> jax.Array:
@@ -29,11 +27,11 @@ def rows(count: int) -> jax.Array:
 
 
 def test_it_learns_the_denoiser_of_normal_data_and_samples_it() -> None:
-    config = df.DenoiserTrainingConfig(steps=1200, batch=128, rate=3e-3, per_iteration=300)
+    config = df.DenoiserTrainingConfig(steps=1200, batch=128, lr=3e-3, per_iteration=300)
     training = df.make_denoiser_training(SMALL, config)
     data = rows(20_000)
     keys = jax.random.split(jax.random.key(0), 2)
-    trained = train(
+    trained = train_loop(
         training.update, training.init, keys, data, iterations=training.iterations, stage="denoiser"
     )
     # No network can be better than the posterior variance at the noises that are drawn.
@@ -59,9 +57,7 @@ def test_it_learns_the_denoiser_of_normal_data_and_samples_it() -> None:
 def test_equal_arguments_share_a_program() -> None:
     config = df.DenoiserTrainingConfig(steps=10, per_iteration=10)
     assert df.make_denoiser_training(SMALL, config) is df.make_denoiser_training(SMALL, config)
-    assert df.make_residual_mlp(df.ResidualMlpConfig(), 2) is df.make_residual_mlp(
-        df.ResidualMlpConfig(), 2
-    )
+    assert df.make_residual_mlp(df.ResidualMlp(), 2) is df.make_residual_mlp(df.ResidualMlp(), 2)
 
 
 # One weight and a loss whose gradient is one: Adam's step is the learning rate itself.
@@ -82,7 +78,7 @@ def trajectory(config: df.DenoiserTrainingConfig) -> tuple[np.ndarray, np.ndarra
 
 
 def test_rate_rises_then_falls_as_a_cosine() -> None:
-    config = df.DenoiserTrainingConfig(steps=40, rate=1e-2, warmup=4, per_iteration=1, batch=1)
+    config = df.DenoiserTrainingConfig(steps=40, lr=1e-2, warmup=4, per_iteration=1, batch=1)
     weights, _ = trajectory(config)
     moved = -np.diff(np.append(0.0, weights))
     i = np.arange(40)
@@ -104,7 +100,7 @@ def averaged(weights: np.ndarray, every: int, decay: Any) -> np.ndarray:
 def test_the_average_moves_every_few_updates_and_forgets_its_start() -> None:
     config = df.DenoiserTrainingConfig(
         steps=30,
-        rate=1e-2,
+        lr=1e-2,
         per_iteration=1,
         batch=1,
         average=0.7,
@@ -118,7 +114,7 @@ def test_the_average_moves_every_few_updates_and_forgets_its_start() -> None:
 
 def test_the_published_average_is_the_weights_and_then_follows_updates() -> None:
     config = df.DenoiserTrainingConfig(
-        steps=140, rate=1e-2, per_iteration=1, batch=1, average=0.9, average_every=10
+        steps=140, lr=1e-2, per_iteration=1, batch=1, average=0.9, average_every=10
     )
     weights, average = trajectory(config)
     # ema_pytorch: copies up to its 100th step, then counts every update beyond, moving or not.
@@ -145,9 +141,9 @@ def test_batches_may_be_made_of_anything() -> None:
 @pytest.mark.parametrize(
     ("change", "setting"),
     [
-        *wrong(dict(rate=0.0, warmup=100_000, clip=0.0, average=1.0, ramp="epochs", batch=0)),
+        *wrong(dict(lr=0.0, warmup=100_000, clip=0.0, average=1.0, ramp="epochs", batch=0)),
         ({"steps": 7, "per_iteration": 2}, "per_iteration"),
-        ({"betas": (0.9, 1.0)}, "rate, betas"),
+        ({"betas": (0.9, 1.0)}, "lr, betas"),
     ],
 )
 def test_denoiser_training_settings_are_checked(change: dict, setting: str) -> None:

@@ -34,7 +34,7 @@ from jaxrl_rollouts.errors import Interrupted
 from jaxrl_rollouts.plugins import RunContext
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.record.interrupts import StopFlag
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.loop import train_loop
 from jaxrl_rollouts.record.loggers import JsonlLogger
 from jaxrl_rollouts.networks import MLP, from_linen
 from jaxrl_rollouts.record.folder import RunFolder
@@ -62,7 +62,7 @@ def fit(context=None):
     x = jax.random.normal(jax.random.key(1), (256, 2))
     data = (x, jnp.sin(x[:, 0]) * x[:, 1])
     keys = jax.random.split(jax.random.key(0), 2)
-    return train(update, init, keys, data,
+    return train_loop(update, init, keys, data,
                  iterations={ITERATIONS}, chunk={CHUNK}, stage="fit", evaluate=evaluate,
                  evaluate_every=6, context=context, save_every_seconds=0.0)
 

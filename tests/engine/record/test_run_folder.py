@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError, StorageError
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.loop import train_loop
 from jaxrl_rollouts.record import checkpoint
 from jaxrl_rollouts.record import folder as run_folder
 from jaxrl_rollouts.record.about import ABOUT, check_facts, warnings_of
@@ -196,7 +196,7 @@ def run(
         return state + 1, {"value": state}
 
     with Run.open(folder, progress=False) as context:
-        return train(
+        return train_loop(
             update, lambda keys, data: jnp.zeros(()), keys, iterations=iterations, stage="a",
             units_per_iteration=units, context=context, about=about,
         )  # fmt: skip

@@ -43,7 +43,7 @@ title = "BC"
 title = "MOPO"
 method = "mopo"
 penalty = 5.0
-"agent.hidden" = [64, 64]
+"agent.hidden_dims" = [64, 64]
 """
 
 
@@ -67,7 +67,7 @@ def test_a_cell_is_one_run_with_all_seeds(suite: Suite) -> None:
     task = cells[2].task(Path("/anywhere"))
     assert task.command == (
         "jaxrl-rollouts run offline --dataset d-one --method mopo --seeds 2 --steps 100 "
-        "--penalty 5.0 --agent.hidden 64 64 --no-progress"
+        "--penalty 5.0 --agent.hidden-dims 64 64 --no-progress"
     )
     assert task.name == f"d-one-mopo_wide-{cells[2].settings}"
     # A method or dataset that the suite does not list takes the shared options only.

@@ -20,8 +20,8 @@ S, A, B, K, N = 3, 2, 6, 4, 2
 CLIP = 3.825  # between the gaps of the rows
 # Rates so large that it shows which of the old and the new parameters a loss has used.
 CONFIG = CqlConfig(
-    hidden=(16,),
-    critic_hidden=(12,),
+    hidden_dims=(16,),
+    critic_hidden_dims=(12,),
     discount=0.9,
     tau=0.2,
     actor_lr=0.1,
@@ -172,7 +172,7 @@ def test_the_policy_imitates_first(imitates: bool) -> None:
 
 
 def test_behaviour_cloning_is_the_squared_error() -> None:
-    agent = make_bc(BcConfig(hidden=(16,), actor_lr=0.01), S, A)
+    agent = make_bc(BcConfig(hidden_dims=(16,), actor_lr=0.01), S, A)
     scaler, batch = SCALER, some_batch()
     before = agent.init(KEY, scaler)
     after, metrics = jax.jit(agent.update)(before, KEY, batch)
@@ -195,7 +195,7 @@ def test_behaviour_cloning_is_the_squared_error() -> None:
 def test_policy_and_critics_see_normalised_observations() -> None:
     agent, batch, seen = make_cql(CONFIG, S, A), some_batch(), seen_batch()
     state = agent.init(KEY, SCALER)
-    assert agent.normalise and not make_cql(CqlConfig(normalise=False), S, A).normalise
+    assert agent.normalise and not make_cql(CqlConfig(normalize_obs=False), S, A).normalise
     assert state.critic.net["Dense_0"]["kernel"].shape == (N, S + A, 12)
     assert state.actor.net["Dense_0"]["kernel"].shape == (S, 16)
     net = state.actor.net

@@ -15,11 +15,11 @@ from jaxrl_rollouts.offline.agents import critics
 from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.worlds import open_loop
-from jaxrl_rollouts.offline.worlds.dynamics import World
+from jaxrl_rollouts.offline.worlds.dynamics import WorldModelParams
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 
 S, A = 2, 1
-AGENT = make_sac(SacConfig(num_critics=3, eta=0.0, hidden=(8,)), S, A)
+AGENT = make_sac(SacConfig(num_critics=3, eta=0.0, hidden_dims=(8,)), S, A)
 
 
 def test_critic_view_and_start_values() -> None:
@@ -58,7 +58,9 @@ def test_calibration(ratio: float) -> None:
     change = rng.normal(1.0, 2.0, size=(4000, S + 1)).astype(np.float32)
     no = np.zeros(4000, bool)
     rows = Transitions(s, s[:, :A], change[:, -1], s + change[:, :-1], no, no)
-    world = World((), identity_scaler(S + A), Scaler(jnp.ones(S + 1), jnp.full((S + 1,), 2.0)))
+    world = WorldModelParams(
+        (), identity_scaler(S + A), Scaler(jnp.ones(S + 1), jnp.full((S + 1,), 2.0))
+    )
     levels = (0.5, 0.8, 0.95)
     got = open_loop.calibration(normal_fitter(2 * np.log(ratio)), world, rows, levels)
     half = [ratio * stats.norm.ppf(0.5 + level / 2) for level in levels]

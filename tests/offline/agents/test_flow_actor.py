@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.loop import train_loop
 from jaxrl_rollouts.offline.agents import bc, flow_actor
 from jaxrl_rollouts.offline.agents.actors import ActorConfig
 from jaxrl_rollouts.offline.agents.bc import BcConfig
@@ -113,14 +113,14 @@ def test_euler_meets_the_exact_solution() -> None:
 def test_the_target_entropy_asks_the_same_noise_of_any_number_of_steps() -> None:
     for steps in (1, 4, 16):
         for log_std in (-1.77, -3.0):
-            config = SacConfig(hidden=HIDDEN, actor=ActorConfig("plain", steps, log_std))
+            config = SacConfig(hidden_dims=HIDDEN, actor=ActorConfig("plain", steps, log_std))
             entropy = make_nets(config, S, A, config.actor).target_entropy
             # A path of unit noise and K steps of sigma has this entropy: solved for log sigma.
             solved = (entropy / A - (steps + 1) * 0.5 * math.log(2 * math.pi * math.e)) / steps
             assert solved == pytest.approx(log_std, abs=1e-5)
-    plain = SacConfig(hidden=HIDDEN)
+    plain = SacConfig(hidden_dims=HIDDEN)
     assert make_nets(plain, S, A, plain.actor).target_entropy == -A
-    given = SacConfig(hidden=HIDDEN, target_entropy=0.5, actor=ActorConfig("gated"))
+    given = SacConfig(hidden_dims=HIDDEN, target_entropy=0.5, actor=ActorConfig("gated"))
     assert make_nets(given, S, A, given.actor).target_entropy == 0.5
 
 
@@ -135,8 +135,8 @@ def test_the_measured_entropy_is_the_formula(kind: str) -> None:
 
 def test_a_gaussian_is_sac_as_it_was() -> None:
     """Settings of flows do nothing to it, and its network is the same tree."""
-    plain = make_sac(SacConfig(hidden=HIDDEN), S, A)
-    other = make_sac(SacConfig(hidden=HIDDEN, actor=ActorConfig(steps=9, log_std=-3.0)), S, A)
+    plain = make_sac(SacConfig(hidden_dims=HIDDEN), S, A)
+    other = make_sac(SacConfig(hidden_dims=HIDDEN, actor=ActorConfig(steps=9, log_std=-3.0)), S, A)
     states = [agent.init(KEY) for agent in (plain, other)]
     jax.tree.map(np.testing.assert_array_equal, *states)
     assert set(states[0].actor) == {"Dense_0", "Dense_1", "Dense_2"}
@@ -153,7 +153,7 @@ def test_a_gaussian_is_sac_as_it_was() -> None:
 )
 def test_settings_are_checked(actor: dict, setting: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        make_sac(SacConfig(hidden=HIDDEN, actor=ActorConfig("plain", **actor)), S, A)
+        make_sac(SacConfig(hidden_dims=HIDDEN, actor=ActorConfig("plain", **actor)), S, A)
     assert caught.value.setting == setting
     with pytest.raises(ConfigError, match="flow_steps"):
         bc.make_bc(BcConfig(flow_steps=0), S, A)
@@ -171,7 +171,7 @@ def two_modes(rows: int = 4096) -> Transitions:
 def cloned(config: BcConfig, iterations: int = 6) -> Any:
     learner = make_model_free(config, S, 1, batch_size=256, per_iteration=200)
     keys = jax.random.split(jax.random.key(0), 1)
-    trained = train(
+    trained = train_loop(
         learner.update,
         learner.init,
         keys,
@@ -184,7 +184,7 @@ def cloned(config: BcConfig, iterations: int = 6) -> Any:
 
 
 def test_flow_matching_clones_both_modes_where_the_mean_is_neither(tmp_path: Path) -> None:
-    net: dict[str, Any] = {"hidden": (32, 32), "actor_lr": 3e-3}
+    net: dict[str, Any] = {"hidden_dims": (32, 32), "actor_lr": 3e-3}
     seen = jax.random.normal(KEY, (1000, S))
     agent, actor, _ = cloned(BcConfig(**net))
     mean = np.asarray(agent.policy(actor, KEY, seen, ())[0])
@@ -205,7 +205,7 @@ def test_flow_matching_clones_both_modes_where_the_mean_is_neither(tmp_path: Pat
 
 
 def test_the_flow_matching_loss_is_the_formula() -> None:
-    config = BcConfig(hidden=HIDDEN, flow_steps=2)
+    config = BcConfig(hidden_dims=HIDDEN, flow_steps=2)
     agent = bc.make_bc(config, S, 1)
     state = agent.init(KEY)
     nets = agent.update.args[0]
@@ -225,7 +225,7 @@ def test_the_flow_matching_loss_is_the_formula() -> None:
 
 
 def test_a_flow_of_sac_is_saved_and_read(tmp_path: Path) -> None:
-    config = SacConfig(hidden=HIDDEN, actor=ActorConfig("gated", 2))
+    config = SacConfig(hidden_dims=HIDDEN, actor=ActorConfig("gated", 2))
     agent = make_sac(config, S, A)
     actors = jax.vmap(lambda key: agent.init(key).actor)(jax.random.split(KEY, 2))
     save_policy(tmp_path / "policy", config, actors, sizes=(S, A))

@@ -13,7 +13,7 @@ import pytest
 from helpers_data import normal_rows
 
 from jaxrl_rollouts import draws
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.loop import train_loop
 from jaxrl_rollouts.offline.agents import bc, fql
 from jaxrl_rollouts.offline.agents.fql import FqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
@@ -23,7 +23,7 @@ from jaxrl_rollouts.offline.recipes import recipe
 S, A, B = 3, 2, 16
 KEY = jax.random.key(3)
 BATCH = to_device(normal_rows(B, S, A))
-CONFIG = FqlConfig(hidden=(8,), alpha=1.7, flow_steps=3, discount=0.9, tau=0.2, actor_lr=0.01)
+CONFIG = FqlConfig(hidden_dims=(8,), alpha=1.7, flow_steps=3, discount=0.9, tau=0.2, actor_lr=0.01)
 
 
 def begun(config: FqlConfig) -> tuple[Any, Any]:
@@ -112,7 +112,7 @@ def test_of_a_constant_velocity_one_euler_step_is_ten() -> None:
         np.testing.assert_allclose(bc.carried(nets, flow, seen, start), want, atol=1e-6)
 
 
-MODES = FqlConfig(hidden=(32, 32), actor_lr=5e-3, critic_lr=3e-3, discount=0.5, tau=0.05)
+MODES = FqlConfig(hidden_dims=(32, 32), actor_lr=5e-3, critic_lr=3e-3, discount=0.5, tau=0.05)
 
 
 @functools.cache
@@ -126,7 +126,9 @@ def drawn(alpha: float) -> tuple[np.ndarray, np.ndarray]:
     rows = Transitions(state, actions, actions[:, 0], state, flags, ~flags)
     learner = make_model_free(replace(MODES, alpha=alpha), 1, 1, batch_size=64, per_iteration=100)
     keys = jax.random.split(KEY, 1)
-    trained = train(learner.update, learner.init, keys, to_device(rows), iterations=15, stage="fql")
+    trained = train_loop(
+        learner.update, learner.init, keys, to_device(rows), iterations=15, stage="fql"
+    )
     learned = jax.tree.map(lambda x: x[0], trained.state.agent)
     nets, seen = learner.agent.nets, jnp.zeros((256, 1))
     own, _ = learner.agent.policy(learned.actor, KEY, seen, ())

@@ -18,7 +18,9 @@ from jaxrl_rollouts.offline.method import Scaled
 S, A, B = 3, 2, 16
 KEY = jax.random.key(3)
 BATCH = to_device(normal_rows(B, S, A))
-CONFIG = IfqlConfig(hidden=(8,), candidates=6, flow_steps=2, discount=0.9, tau=0.2, critic_lr=0.01)
+CONFIG = IfqlConfig(
+    hidden_dims=(8,), candidates=6, flow_steps=2, discount=0.9, tau=0.2, critic_lr=0.01
+)
 
 
 def begun(config: IfqlConfig = CONFIG) -> tuple[Any, Any]:

@@ -16,7 +16,7 @@ import pytest
 from helpers_learners import HARD, KNOWN, METHODS, ROLLOUTS, TABLE, WORLD, A, B, S, case
 
 from jaxrl_rollouts.errors import DivergenceError
-from jaxrl_rollouts.loop import Trained, train
+from jaxrl_rollouts.loop import Trained, train_loop
 from jaxrl_rollouts.offline.methods.model_based import Imagination, bind
 from jaxrl_rollouts.offline.neubay.learner import NeubayData
 from jaxrl_rollouts.record.context import RunContext
@@ -39,7 +39,7 @@ def run(name: str, keys: jax.Array = KEYS, data: Any = None, **options: Any) -> 
     learner = case(name).learner
     data = case(name).data if data is None else data
     settings: dict[str, Any] = {"iterations": 3, "stage": "agent", **options}
-    return train(learner.update, learner.init, keys, data, **settings)
+    return train_loop(learner.update, learner.init, keys, data, **settings)
 
 
 @functools.cache
@@ -238,7 +238,9 @@ def test_without_its_coefficient_a_method_is_base(name: str, coefficient: str) -
     free = run(name, data=case(name).data._replace(coefficients=none))
     plain = METHODS["base"] if name == "mopo" else replace(METHODS["base"], agent=HARD)
     learner = bind(plain.program(), KNOWN, S, A)
-    base = train(learner.update, learner.init, KEYS, case("base").data, iterations=3, stage="agent")
+    base = train_loop(
+        learner.update, learner.init, KEYS, case("base").data, iterations=3, stage="agent"
+    )
     if name == "combo":  # bit for bit: its critics' step has the same draws
         for a, b in zip(bits(free.state.agent), bits(base.state.agent), strict=True):
             np.testing.assert_array_equal(a, b)

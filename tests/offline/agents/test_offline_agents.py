@@ -21,7 +21,7 @@ from jaxrl_rollouts.scaler import Scaler
 
 S, A, B, GAMMA = 3, 2, 16, 0.9
 KEY = jax.random.key(3)
-SMALL: dict[str, Any] = {"hidden": (16,), "discount": GAMMA, "tau": 0.2}
+SMALL: dict[str, Any] = {"hidden_dims": (16,), "discount": GAMMA, "tau": 0.2}
 BC = Td3BcConfig(**SMALL, actor_lr=0.01, critic_lr=0.01, alpha=1.7)
 BRAC = RebracConfig(**SMALL, actor_lr=0.01, critic_lr=0.01, actor_bc_coef=0.3, critic_bc_coef=0.7)
 IQL = IqlConfig(**SMALL, actor_lr=0.01, critic_lr=0.01, value_lr=0.01, expectile=0.8)

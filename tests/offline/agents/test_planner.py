@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.diffusion import SamplerConfig, TemporalUnetConfig
+from jaxrl_rollouts.diffusion import SamplerConfig, Unet
 from jaxrl_rollouts.errors import DataError
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.loop import train_loop
 from jaxrl_rollouts.offline.agents.bc import BcConfig, make_bc
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.plan_rows import mean_to_go, plan_rows, ranks
@@ -34,9 +34,9 @@ KEY = jax.random.key(0)
 TINY = PlannerConfig(
     history=2,
     horizon=3,
-    unet=TemporalUnetConfig(features=16, blocks=1),
+    unet=Unet(features=16, blocks=1),
     sampler=SamplerConfig(3, churn=0.0),
-    hidden=(16,),
+    hidden_dims=(16,),
     actor_lr=3e-3,
     average=0.9,
 )
@@ -104,7 +104,9 @@ def learned(config: Any, data: Transitions, iterations: int = 1) -> Any:
     """Two seeds' states."""
     learner, keys = built(config, 100), jax.random.split(KEY, 2)
     rows = to_device(config.rows(data) if isinstance(config, PlannerConfig) else data)
-    done = train(learner.update, learner.init, keys, rows, iterations=iterations, stage="probe")
+    done = train_loop(
+        learner.update, learner.init, keys, rows, iterations=iterations, stage="probe"
+    )
     return done.state.agent
 
 
@@ -152,7 +154,7 @@ def test_the_inverse_model_finds_the_actions_of_a_linear_system() -> None:
     actions = rng.uniform(-0.8, 0.8, (2000, A)).astype(np.float32)
     following = states + 0.1 * actions @ np.array([[1.0, -2.0]], np.float32) + 0.05
     over = np.ones(2000, bool)
-    config = replace(TEACHER, history=1, horizon=1, hidden=(32,))
+    config = replace(TEACHER, history=1, horizon=1, hidden_dims=(32,))
     agent = learned(config, Transitions(states, actions, states[:, 0], following, over, ~over), 4)
     parts = planner_parts(config, S, A)
     for seed in range(2):
@@ -173,7 +175,7 @@ def fork() -> Transitions:
 @pytest.mark.slow
 def test_who_asks_for_a_high_return_takes_the_good_branch() -> None:
     """Cloning takes the mean of both, which nobody did; so does, of plans, who asks for nothing."""
-    config = replace(TINY, history=1, horizon=2, expectile=0.95, hidden=(32,))
+    config = replace(TINY, history=1, horizon=2, expectile=0.95, hidden_dims=(32,))
     agent, now = learned(config, fork(), 4), jnp.zeros((64, S))
 
     def chosen(config: PlannerConfig) -> np.ndarray:
@@ -189,8 +191,8 @@ def test_who_asks_for_a_high_return_takes_the_good_branch() -> None:
         assert ((chosen(asks) > 0.5).mean(1) > 0.8).all()
     free = chosen(replace(teacher, guidance=0.0))
     assert ((free > 0.4).mean(1) > 0.2).all() and ((free < -0.4).mean(1) > 0.2).all()
-    cloned = learned(BcConfig(hidden=(32,), actor_lr=3e-3), fork(), 2)
-    bc = make_bc(BcConfig(hidden=(32,), actor_lr=3e-3), S, A)
+    cloned = learned(BcConfig(hidden_dims=(32,), actor_lr=3e-3), fork(), 2)
+    bc = make_bc(BcConfig(hidden_dims=(32,), actor_lr=3e-3), S, A)
     mean = np.asarray(jax.vmap(lambda a: bc.greedy(a, KEY, now, ())[0])(cloned.actor))
     np.testing.assert_allclose(mean, 0.0, atol=0.15)
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.loop import train_loop
 from jaxrl_rollouts.offline.agents import AGENTS as REGISTERED
 from jaxrl_rollouts.offline.agents.bc import BcConfig
 from jaxrl_rollouts.offline.agents.cql import CqlConfig
@@ -26,7 +26,7 @@ from jaxrl_rollouts.offline.data import Transitions, to_device
 
 ROWS, GAMMA = 64, 0.5
 FAST: dict[str, Any] = {
-    "hidden": (32,),
+    "hidden_dims": (32,),
     "discount": GAMMA,
     "tau": 0.05,
     "actor_lr": 3e-3,
@@ -37,7 +37,7 @@ SOFT = SacConfig(**FAST, num_critics=2, eta=0.0, alpha_lr=0.1, target_entropy=-2
 # Imitation is weak, so that the values decide; the probes' actions are uniformly random.
 AGENTS = [
     SOFT,
-    Td3BcConfig(**FAST, alpha=20.0, normalise=False),
+    Td3BcConfig(**FAST, alpha=20.0, normalize_obs=False),
     RebracConfig(**FAST, actor_bc_coef=0.01, critic_bc_coef=0.0),
     IqlConfig(**FAST, value_lr=3e-3, expectile=0.9, beta=10.0),
     # Hardly conservative, and a temperature that falls to where the entropy costs nothing.
@@ -82,7 +82,7 @@ def learn(
     agent = built(config)
     dataset = to_device(getattr(config, "rows", lambda t: t)(data))
     keys = jax.random.split(jax.random.key(0), 2)
-    trained = train(agent.update, agent.init, keys, dataset, iterations=12, stage="probe")
+    trained = train_loop(agent.update, agent.init, keys, dataset, iterations=12, stage="probe")
     return trained.state.agent, data
 
 
@@ -127,8 +127,8 @@ def test_the_best_action_depends_on_the_state(config: Any) -> None:
 def test_imitation_alone_is_the_mean_action() -> None:
     """With no weight on the value, TD3+BC and IQL do what the data do on average, as BC does."""
     for config in (
-        BcConfig(hidden=(32,), actor_lr=3e-3),
-        Td3BcConfig(**FAST, alpha=0.0, normalise=False),
+        BcConfig(hidden_dims=(32,), actor_lr=3e-3),
+        Td3BcConfig(**FAST, alpha=0.0, normalize_obs=False),
         IqlConfig(**FAST, beta=0.0),
     ):
         state, data = learn(config, 0.0, lambda a: a, 0.0, done=True)

@@ -29,7 +29,7 @@ S, A, B, N = 3, 2, 4, 3
 CONFIG = SacConfig(
     num_critics=N,
     eta=0.7,
-    hidden=(16, 16),
+    hidden_dims=(16, 16),
     discount=0.9,
     tau=0.2,
     actor_lr=0.1,
@@ -228,7 +228,7 @@ def test_diversity_of_opposed_equal_and_no_gradients() -> None:
 
 
 def test_initial_weights() -> None:
-    config = SacConfig(num_critics=N, hidden=(32, 32, 32))
+    config = SacConfig(num_critics=N, hidden_dims=(32, 32, 32))
     state = make_sac(config, S, A).init(jax.random.key(0))
     for net, inputs, bound in ((state.actor, S, 1e-3), (state.critic, S + A, 3e-3)):
         for i, fan_in in enumerate((inputs, 32, 32)):

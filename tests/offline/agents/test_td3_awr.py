@@ -17,7 +17,7 @@ from jaxrl_rollouts.offline.data import to_device
 S, A, B = 3, 2, 16
 KEY = jax.random.key(3)
 CONFIG = Td3AwrConfig(
-    hidden=(8,), actor_lr=0.01, critic_lr=0.01, value_lr=0.01, actor_bc_coef=0.4, expectile=0.8
+    hidden_dims=(8,), actor_lr=0.01, critic_lr=0.01, value_lr=0.01, actor_bc_coef=0.4, expectile=0.8
 )
 
 

@@ -29,12 +29,12 @@ from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.data.offsets import with_offset
 from jaxrl_rollouts.offline.fitted_q import FqeConfig
 from jaxrl_rollouts.offline.saved_policies import policy_of
-from jaxrl_rollouts.rollouts import Model, outcome
+from jaxrl_rollouts.rollouts import Model, step_result
 
 KEPT, PUSHED, STEPS, DISCOUNT = 0.8, 0.2, 20, 0.9
 CONFIG = ChooseConfig(
-    replace(NETWORKS, members=4, elites=4, hidden=(32, 32), batch_size=64, max_epochs=25),
-    FqeConfig(members=3, hidden=(32,), steps=1500, tau=0.05, lr=3e-3, batch_size=64),
+    replace(NETWORKS, members=4, elites=4, hidden_dims=(32, 32), batch_size=64, max_epochs=25),
+    FqeConfig(members=3, hidden_dims=(32,), steps=1500, tau=0.05, lr=3e-3, batch_size=64),
     clone_steps=500,
     draws=500,
 )
@@ -172,7 +172,7 @@ def test_a_policy_that_needs_its_last_action_is_played_with_it() -> None:
     """It acts 0.1 more than before: rewards 0.1, 0.2, ... where the reward is the action."""
 
     def step(params: Any, key: Any, state: Any, action: Any, member: Any) -> tuple:
-        return state, outcome(len(state), reward=action[:, 0])
+        return state, step_result(len(state), reward=action[:, 0])
 
     def policy(actor: Any, key: Any, seen: jax.Array, memory: jax.Array) -> tuple:
         return seen[:, 2:3] + 0.1, memory + 1
@@ -191,7 +191,7 @@ def test_values_in_an_ensemble_are_each_rows_own_members() -> None:
 
     def step(pay: jax.Array, key: Any, state: jax.Array, action: Any, member: Any) -> tuple:
         del key, action
-        return state + 1, outcome(len(state), reward=pay[member], terminated=state[:, 0] >= 2)
+        return state + 1, step_result(len(state), reward=pay[member], terminated=state[:, 0] >= 2)
 
     def policy(actor: Any, key: Any, seen: jax.Array, memory: tuple) -> tuple:
         return jnp.zeros((len(seen), 2)), memory
@@ -204,7 +204,7 @@ def test_values_in_an_ensemble_are_each_rows_own_members() -> None:
 
 
 def test_observations_are_those_of_the_policys_own_offset(data: Dataset) -> None:
-    config = BcConfig(hidden=(8,))
+    config = BcConfig(hidden_dims=(8,))
     agent = config.make(1, 1)
     actors = jax.vmap(lambda key: agent.init(key).actor)(jax.random.split(jax.random.key(0), 2))
     saved = policy_of(config, actors, sizes=(1, 1), method="bc")

@@ -23,7 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = pendulum_mixed(jax.random.key(0), 2000)
     data = Dataset("mixed", rows, None, Path("(made)"), "")
     write_d4rl(here / "log.hdf5", data.transitions)
-    method = Bc(hidden=(8,), batch_size=16, steps=4, per_iteration=2, actor_lr=1e-3)
+    method = Bc(hidden_dims=(8,), batch_size=16, steps=4, per_iteration=2, actor_lr=1e-3)
     offline.train(data, method, seeds=1, evaluations=1, environment="none").save(here / "cloned")
     return here
 

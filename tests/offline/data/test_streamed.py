@@ -67,7 +67,7 @@ def test_an_agent_learns_the_same_from_either(
 ) -> None:
     monkeypatch.setattr(scaler, "BLOCK", 100)  # bc normalises
     path = given.write_raw(tmp_path / "a.hdf5", arrays())
-    sizes: dict[str, Any] = {"hidden": (8,), "batch_size": 16, "per_iteration": 4, "seeds": 3}
+    sizes: dict[str, Any] = {"hidden_dims": (8,), "batch_size": 16, "per_iteration": 4, "seeds": 3}
     memory, disk = (
         train(dataset, "bc", environment="none", steps=20, **sizes) for dataset in both(path)
     )

@@ -57,12 +57,12 @@ def test_where_nothing_is_dropped_it_is_base() -> None:
 def test_estimates_are_their_formula_and_lower_imagined_targets_only() -> None:
     """In a world whose members end in different rows and disagree about the reward."""
 
-    def imagine(world: Any, key: Any, s: Any, a: Any) -> Any:
-        found = KNOWN.imagine(world, key, s, a)
+    def sample_elites(world: Any, key: Any, s: Any, a: Any) -> Any:
+        found = KNOWN.sample_elites(world, key, s, a)
         ends = jnp.stack([s[:, 0] > 0, s[:, 0] > 5, s[:, 1] > 0])
         return found._replace(terminations=ends, rewards=found.rewards + world["shift"][:, None])
 
-    world = Rolled(KNOWN._replace(imagine=imagine), WORLD, jnp.ones(()))
+    world = Rolled(KNOWN._replace(sample_elites=sample_elites), WORLD, jnp.ones(()))
     method = Cvar(agent=HARD, dropped=0.5, num_samples=1, **CADENCE)
     agent = HARD.make(S, A)
     state = agent.init(KEY)

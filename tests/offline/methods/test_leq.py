@@ -20,11 +20,11 @@ from jaxrl_rollouts.offline.methods.leq import (
 )
 from jaxrl_rollouts.offline.methods.model_based import Given, Learning
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Rolled
-from jaxrl_rollouts.rollouts import Model, outcome
+from jaxrl_rollouts.rollouts import Model, step_result
 
 S, A, B, H = 2, 1, 6, 3
 GAMMA = 0.9
-CONFIG = LeqConfig(hidden=(8,), discount=GAMMA, tau=0.2, actor_lr=1e-2, critic_lr=1e-2)
+CONFIG = LeqConfig(hidden_dims=(8,), discount=GAMMA, tau=0.2, actor_lr=1e-2, critic_lr=1e-2)
 METHOD = Leq(agent=CONFIG, horizon=H, expectile=0.3, decay=0.8)
 KEY = jax.random.key(3)
 FLOOR = -0.5  # below it an episode is over
@@ -34,7 +34,7 @@ def step(world: Any, key: Any, s: Any, a: Any, member: Any) -> tuple:
     noise = 0.1 * jax.random.normal(key, s.shape)
     following = 0.8 * s + jnp.sin(a) + world + noise
     reward = s[:, 0] * a[:, 0] + jnp.square(s[:, 1])
-    return following, outcome(len(s), reward=reward, terminated=following[:, 0] < FLOOR)
+    return following, step_result(len(s), reward=reward, terminated=following[:, 0] < FLOOR)
 
 
 WORLD = Rolled(Dynamics(Model(step), None, 1), jnp.zeros(S), jnp.ones(()))  # type: ignore[arg-type]
@@ -212,9 +212,9 @@ def test_the_value_of_a_coin_is_its_expectile(expectile: float = 0.1) -> None:
 
     def toss(world: Any, key: Any, s: Any, a: Any, member: Any) -> tuple:
         heads = jax.random.bernoulli(key, shape=(len(s),)).astype(jnp.float32)
-        return s, outcome(len(s), reward=heads, terminated=jnp.ones(len(s), bool))
+        return s, step_result(len(s), reward=heads, terminated=jnp.ones(len(s), bool))
 
-    config = LeqConfig(hidden=(8,), discount=0.5, tau=1.0, critic_lr=1e-2, cosine=False)
+    config = LeqConfig(hidden_dims=(8,), discount=0.5, tau=1.0, critic_lr=1e-2, cosine=False)
     method = Leq(agent=config, horizon=1, expectile=expectile, decay=0.95, model_weight=1.0)
     agent = config.make(1, 1)
     world = Rolled(Dynamics(Model(toss), None, 1), (), jnp.ones(()))  # type: ignore[arg-type]

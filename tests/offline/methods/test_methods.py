@@ -22,27 +22,27 @@ from jaxrl_rollouts.offline.methods.mobile import Mobile
 from jaxrl_rollouts.offline.methods.model_based import Imagination, ModelBased, Rollouts, bind
 from jaxrl_rollouts.offline.methods.mopo import Mopo
 from jaxrl_rollouts.offline.methods.ravl import Ravl
-from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined, Rolled, Uncertainty
-from jaxrl_rollouts.rollouts import Model, outcome
+from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, EliteSamples, Rolled, Uncertainty
+from jaxrl_rollouts.rollouts import Model, step_result
 
-SAC = SacConfig(num_critics=2, eta=0.0, hidden=(8,))
+SAC = SacConfig(num_critics=2, eta=0.0, hidden_dims=(8,))
 E, S, A = 3, 2, 1
 PARAMS = {"shift": jnp.array([-1.0, 0.5, 2.0]), "noise": 0.0}
 
 
 def step(params: Any, key: Any, s: Any, a: Any, member: Any) -> tuple:
     following = s + a + params["shift"][member][:, None]
-    return following, outcome(len(s), reward=s[:, 0], uncertainty=2.0 + a[:, 0])
+    return following, step_result(len(s), reward=s[:, 0], uncertainty=2.0 + a[:, 0])
 
 
-def imagine(params: Any, key: Any, s: Any, a: Any) -> Imagined:
+def sample_elites(params: Any, key: Any, s: Any, a: Any) -> EliteSamples:
     noise = params["noise"] * jax.random.normal(key, (E, *s.shape))
     following = s + a + params["shift"][:, None, None] + noise
     rewards = jnp.broadcast_to(s[:, 0], (E, len(s)))
-    return Imagined(rewards, following, jnp.zeros((E, len(s)), bool))
+    return EliteSamples(rewards, following, jnp.zeros((E, len(s)), bool))
 
 
-SHIFTED = Dynamics(Model(step), imagine, E)
+SHIFTED = Dynamics(Model(step), sample_elites, E)
 CADENCE: dict[str, Any] = {
     "rollouts": Rollouts(length=2, batch_size=6, retain_epochs=2, every=1),
     "batch_size": 8,
@@ -119,7 +119,9 @@ def test_mobiles_penalty_is_its_formula() -> None:
     estimates = np.zeros((samples, E, 5))
     for k, sample_key in enumerate(jax.random.split(KEY, samples)):
         model_key, action_key = jax.random.split(sample_key)
-        following = imagine(params, model_key, BATCH.observations, BATCH.actions).next_observations
+        following = sample_elites(
+            params, model_key, BATCH.observations, BATCH.actions
+        ).next_observations
         actions = draw(state.actor, action_key, following)[0]
         for e in range(E):
             q = np.asarray(q_of(state.target_critic, following[e], actions[e]))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.loop import train
+from jaxrl_rollouts.loop import train_loop
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Dataset, Transitions
@@ -24,14 +24,14 @@ from jaxrl_rollouts.offline.methods.model_based import Given, Imagination, Rollo
 from jaxrl_rollouts.offline.methods.mopo import Mopo
 from jaxrl_rollouts.offline.task import Task
 from jaxrl_rollouts.offline.training import train_learner
-from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined
-from jaxrl_rollouts.rollouts import Model, outcome
+from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, EliteSamples
+from jaxrl_rollouts.rollouts import Model, step_result
 from jaxrl_rollouts.trees import equations
 
 S, A = 2, 1
 CADENCE: dict[str, Any] = {"length": 3, "batch_size": 10, "retain_epochs": 2, "every": 2}
 METHOD = Base(
-    agent=SacConfig(num_critics=2, eta=0.0, hidden=(8,)),
+    agent=SacConfig(num_critics=2, eta=0.0, hidden_dims=(8,)),
     rollouts=Rollouts(**CADENCE),
     batch_size=8,
     real_ratio=0.25,
@@ -42,10 +42,10 @@ OWN_WORLDS = Imagination(False, True, False, False)
 def step(world: Any, key: Any, s: Any, a: Any, member: Any) -> tuple:
     following = s + world + a + 0.1 * jax.random.normal(key, s.shape)
     fell = following[:, 0] > 1.0
-    return following, outcome(len(s), reward=following[:, 1], terminated=fell)
+    return following, step_result(len(s), reward=following[:, 1], terminated=fell)
 
 
-DYNAMICS = Dynamics(Model(step), lambda *_: Imagined(*[jnp.zeros(1)] * 3), 2)
+DYNAMICS = Dynamics(Model(step), lambda *_: EliteSamples(*[jnp.zeros(1)] * 3), 2)
 
 
 @functools.cache
@@ -135,10 +135,10 @@ class Known(NamedTuple):
 
 def drift(world: Known, key: Any, s: Any, a: Any, member: Any) -> tuple:
     following = s + 0.5 * (1 + member[:, None])
-    return following, outcome(len(s), uncertainty=jnp.abs(s).max(-1))
+    return following, step_result(len(s), uncertainty=jnp.abs(s).max(-1))
 
 
-MEASURED = Dynamics(Model(drift), lambda *_: Imagined(*[jnp.zeros(1)] * 3), 2)
+MEASURED = Dynamics(Model(drift), lambda *_: EliteSamples(*[jnp.zeros(1)] * 3), 2)
 
 
 def adaptive(limit: Any, **cadence: Any) -> Any:
@@ -190,7 +190,7 @@ def test_dynamics_of_ones_own_have_what_a_method_reads_of_them() -> None:
 def test_seeds_side_by_side_are_single_runs() -> None:
     keys = jnp.stack([jax.random.key(1), jax.random.key(2)])
     worlds = Imagination(dataset(), jnp.array([[0.1] * S, [0.2] * S]), {}, jnp.ones(()))
-    both = train(
+    both = train_loop(
         built().update,
         built().init,
         keys,
@@ -268,7 +268,7 @@ def test_an_epoch_holds_whole_periods_of_the_agent() -> None:
     rows = seen._replace(observations=jnp.zeros((30, 3)), next_observations=jnp.zeros((30, 3)))
     task = Task(Dataset("toy", rows, "pendulum", Path("(made)"), ""), env)
     method = Base(
-        agent=Td3BcConfig(hidden=(8,)), steps=9, rollouts=Rollouts(**CADENCE | {"every": 3})
+        agent=Td3BcConfig(hidden_dims=(8,)), steps=9, rollouts=Rollouts(**CADENCE | {"every": 3})
     )
     made = method.prepare(task, Job(dynamics=DYNAMICS))
     assert (made.iterations, made.learner.per_iteration) == (4, 2)

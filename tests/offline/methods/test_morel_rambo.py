@@ -18,11 +18,11 @@ from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.model_based import Imagination, ModelBased, Rollouts, bind
 from jaxrl_rollouts.offline.methods.morel import Morel
 from jaxrl_rollouts.offline.methods.rambo import Rambo, log_prob
-from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Imagined, Rolled
-from jaxrl_rollouts.rollouts import Model, outcome
+from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, EliteSamples, Rolled
+from jaxrl_rollouts.rollouts import Model, step_result
 
 S, A, E, B = 2, 1, 2, 64
-SAC = SacConfig(hidden=(8,))
+SAC = SacConfig(hidden_dims=(8,))
 CADENCE: dict[str, Any] = {
     "agent": SAC,
     "rollouts": Rollouts(length=3, batch_size=8, retain_epochs=1, every=2),
@@ -31,29 +31,31 @@ CADENCE: dict[str, Any] = {
 }
 
 
-class World(NamedTuple):
+class WorldModelParams(NamedTuple):
     """Members whose change and reward do not depend on anything: `[E, S + 1]`."""
 
     elites: Any
     limit: Any = None
 
 
-def predict(world: World, s: jax.Array, a: jax.Array) -> Gaussian:
+def predict(world: WorldModelParams, s: jax.Array, a: jax.Array) -> Gaussian:
     mean = jnp.broadcast_to(world.elites[:, None], (E, len(s), S + 1))
     return Gaussian(mean, 0.5 * jnp.ones_like(mean))
 
 
-def imagine(world: World, key: Any, s: jax.Array, a: jax.Array) -> Imagined:
+def sample_elites(world: WorldModelParams, key: Any, s: jax.Array, a: jax.Array) -> EliteSamples:
     drawn = predict(world, s, a).sample(key)
-    return Imagined(drawn[..., -1], s + drawn[..., :-1], jnp.zeros((E, len(s)), bool))
+    return EliteSamples(drawn[..., -1], s + drawn[..., :-1], jnp.zeros((E, len(s)), bool))
 
 
-def step(world: World, key: Any, s: jax.Array, a: jax.Array, member: Any) -> tuple:
+def step(world: WorldModelParams, key: Any, s: jax.Array, a: jax.Array, member: Any) -> tuple:
     change = world.elites[member]
-    return s + change[:, :-1], outcome(len(s), reward=change[:, -1], uncertainty=jnp.abs(s[:, 0]))
+    return s + change[:, :-1], step_result(
+        len(s), reward=change[:, -1], uncertainty=jnp.abs(s[:, 0])
+    )
 
 
-LINEAR = Dynamics(Model(step), imagine, E, True, predict)
+LINEAR = Dynamics(Model(step), sample_elites, E, True, predict)
 ELITES = jnp.array([[0.1, 0.0, 1.0], [-0.1, 0.0, 1.0]])
 
 
@@ -66,7 +68,7 @@ def rows() -> Transitions:
     return Transitions(*floats, jnp.zeros(B, bool), jnp.zeros(B, bool))
 
 
-def an_epoch(method: ModelBased, world: World) -> Any:
+def an_epoch(method: ModelBased, world: WorldModelParams) -> Any:
     own = {name: jnp.float32(value) for name, value in coefficients(method).items()}
     learner = bind(method.program(), LINEAR, S, A)
     data = Imagination(rows(), world, own, jnp.ones(()))
@@ -79,25 +81,29 @@ def same(a: Any, b: Any) -> bool:
 
 
 def test_where_everything_is_known_morel_is_base() -> None:
-    base = an_epoch(Base(**CADENCE), World(ELITES, jnp.inf))
-    morel = an_epoch(Morel(**CADENCE), World(ELITES, jnp.float32(jnp.inf)))
+    base = an_epoch(Base(**CADENCE), WorldModelParams(ELITES, jnp.inf))
+    morel = an_epoch(Morel(**CADENCE), WorldModelParams(ELITES, jnp.float32(jnp.inf)))
     assert same(base.agent, morel.agent) and same(base.imagined, morel.imagined)
 
 
 def test_an_unknown_step_is_rewarded_halt_and_ends() -> None:
     """Once, as the last step of its rollout; what was known before it is as it was."""
-    kept = an_epoch(Morel(halt=-7.0, **CADENCE), World(ELITES, jnp.float32(0.5))).imagined
+    kept = an_epoch(
+        Morel(halt=-7.0, **CADENCE), WorldModelParams(ELITES, jnp.float32(0.5))
+    ).imagined
     held = jax.tree.map(lambda x: np.asarray(x[: int(kept.size)]), kept.rows)
     unknown = np.abs(held.observations[:, 0]) > 0.5
     assert 0 < unknown.sum() < len(unknown)
     np.testing.assert_allclose(held.rewards, np.where(unknown, -7.0, 1.0))
     np.testing.assert_array_equal(held.terminations, unknown)
-    nothing = an_epoch(Morel(halt=-7.0, **CADENCE), World(ELITES, jnp.float32(-1.0))).imagined
+    nothing = an_epoch(
+        Morel(halt=-7.0, **CADENCE), WorldModelParams(ELITES, jnp.float32(-1.0))
+    ).imagined
     assert int(nothing.size) == 8 and (nothing.rows.rewards[:8] == -7.0).all()
 
 
 def test_without_an_adversary_rambo_is_base_bit_for_bit() -> None:
-    world = World(ELITES)
+    world = WorldModelParams(ELITES)
     base = an_epoch(Base(**CADENCE), world)
     rambo = an_epoch(Rambo(adversary=0.0, adversary_steps=3, **CADENCE), world)
     assert same(base.agent, rambo.agent) and same(base.imagined, rambo.imagined)
@@ -121,7 +127,7 @@ def test_the_adversary_lowers_what_is_worth_more() -> None:
         method = replace(method, batch_size=512)
 
         def slope(elites: jax.Array, method: Rambo = method) -> jax.Array:
-            world = Rolled(LINEAR, World(elites), jnp.ones(()))
+            world = Rolled(LINEAR, WorldModelParams(elites), jnp.ones(()))
             key = jax.random.key(3)
             return method.model_loss(elites, valued, state, key, rows(), world)[0]
 
@@ -134,9 +140,9 @@ def test_equal_values_leave_the_likelihood_alone() -> None:
     """Advantages that are all equal are zero once standardised."""
     agent = SAC.make(S, A)
     flat = agent._replace(q=lambda critic, s, a: jnp.zeros((2, len(s))))
-    world = Rolled(LINEAR, World(jnp.zeros_like(ELITES)), jnp.ones(()))
+    world = Rolled(LINEAR, WorldModelParams(jnp.zeros_like(ELITES)), jnp.ones(()))
     key, state = jax.random.key(3), agent.init(jax.random.key(1))
-    sure = LINEAR._replace(imagine=lambda w, k, s, a: imagine(w, k, s, a)._replace(
+    sure = LINEAR._replace(sample_elites=lambda w, k, s, a: sample_elites(w, k, s, a)._replace(
         rewards=jnp.ones((E, len(s)))))  # fmt: skip
     _, gain = Rambo(**CADENCE).advantage(
         flat, state, key, rows().observations, rows().actions, world._replace(dynamics=sure)

@@ -36,8 +36,8 @@ def dataset() -> Dataset:
 
 def small(name: str, **rollouts: object) -> Method:
     sizes = {"every": 5, "batch_size": 50, **rollouts}
-    world = {"hidden": (16, 16), "max_epochs": 3}
-    agent = {"hidden": (16,)}
+    world = {"hidden_dims": (16, 16), "max_epochs": 3}
+    agent = {"hidden_dims": (16,)}
     return recipe(name, "small", steps=10, rollouts=sizes, world=world, agent=agent)
 
 
@@ -83,12 +83,12 @@ def test_an_agent_is_not_taken_for_one_of_other_world_models(tmp_path: Path) -> 
 
 
 def test_another_world_model_is_another_training(tmp_path: Path) -> None:
-    config = EnsembleConfig(hidden=(16,), weight_decay=(2.5e-5,), batch_size=512, max_epochs=2)
+    config = EnsembleConfig(hidden_dims=(16,), weight_decay=(2.5e-5,), batch_size=512, max_epochs=2)
     with Run.open(tmp_path, progress=False) as run:
-        offline.fit_worlds(config, dataset(), context=run)
+        offline.fit_world_models(config, dataset(), context=run)
         with pytest.raises(CheckpointError, match="lr: found a training with 0.001"):
-            offline.fit_worlds(replace(config, lr=2e-3), dataset(), context=run)
+            offline.fit_world_models(replace(config, lr=2e-3), dataset(), context=run)
         with pytest.raises(CheckpointError, match="targets: found .* 'change', expected 'raw'"):
-            offline.fit_worlds(config, dataset(), targets="raw", context=run)
+            offline.fit_world_models(config, dataset(), targets="raw", context=run)
         with pytest.raises(CheckpointError, match="keys of the seeds"):
-            offline.fit_worlds(config, dataset(), key=1, context=run)
+            offline.fit_world_models(config, dataset(), key=1, context=run)

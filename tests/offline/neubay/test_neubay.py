@@ -43,7 +43,7 @@ def run(swap: bool = False, **settings: Any) -> loop.Trained:
     worlds = stack([data(offset=offset) for offset in OFFSETS[order]])
     own, (neubay, _) = worlds._replace(logged=data().logged), made()
     settings = {"stage": "agent", "per_seed": OWN_WORLDS, **settings}
-    return loop.train(neubay.update, neubay.init, keys(2)[order], own, **settings)
+    return loop.train_loop(neubay.update, neubay.init, keys(2)[order], own, **settings)
 
 
 def test_cadence_is_exact_up_to_what_is_owed(programs: Callable[[], int]) -> None:

@@ -54,13 +54,13 @@ def test_mazes_and_hands_have_the_papers_settings() -> None:
     assert maze.agent.reward_shift == -1 and maze.agent.target_entropy == -10 * 8
     assert (maze.steps, maze.agent.max_grad_norm, maze.agent.memory_lr) == (3_000_000, 1, 1e-5)
     hand = recipe("neubay", "paper", "pen-cloned-v1")
-    assert hand.world.hidden == (400,) * 4 and hand.agent.head_dims == (256,) * 3
+    assert hand.world.hidden_dims == (400,) * 4 and hand.agent.head_dims == (256,) * 3
     assert (hand.batch_size, hand.agent.real_weight, hand.world.max_epochs) == (1024, 0.8, 2400)
 
 
 def test_class_defaults_are_the_papers() -> None:
     world = PosteriorConfig().ensemble
-    assert (world.members, world.elites, world.hidden) == (128, 100, (200,) * 4)
+    assert (world.members, world.elites, world.hidden_dims) == (128, 100, (200,) * 4)
     assert (world.weight_decay, world.decay, world.max_epochs) == ((5e-5,), "decoupled", 1200)
     assert (world.log_var_low, world.log_var_high, world.bootstrap) == (-10.0, 0.5, False)
     assert recipe("neubay", "paper", "mine.hdf5") == Neubay()

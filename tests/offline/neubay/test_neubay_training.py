@@ -28,8 +28,8 @@ from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
 from jaxrl_rollouts.offline.training import evaluator, train_learner
 from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
-from jaxrl_rollouts.offline.worlds.fit import FittedWorlds, fit_worlds
-from jaxrl_rollouts.offline.worlds.trust import uncertainty_stats_of_seeds
+from jaxrl_rollouts.offline.worlds.fit import FittedWorlds, fit_world_models
+from jaxrl_rollouts.offline.worlds.thresholds import uncertainty_stats_of_seeds
 
 CONFIG = Neubay(
     agent=RecurrentSacConfig(
@@ -44,7 +44,7 @@ CONFIG = Neubay(
     buffer_size=700,
 )
 NEUBAY = PosteriorConfig().ensemble
-ENSEMBLE = replace(NEUBAY, members=3, elites=2, hidden=(8,), max_epochs=1)
+ENSEMBLE = replace(NEUBAY, members=3, elites=2, hidden_dims=(8,), max_epochs=1)
 
 
 @functools.cache
@@ -54,7 +54,7 @@ def rows() -> Any:
 
 @functools.cache
 def fitted() -> FittedWorlds:
-    return fit_worlds(ENSEMBLE, rows(), jax.random.key(1), seeds=2, targets="observations")
+    return fit_world_models(ENSEMBLE, rows(), jax.random.key(1), seeds=2, targets="observations")
 
 
 def lonely(worlds: Any) -> Any:

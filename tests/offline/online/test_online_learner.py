@@ -24,7 +24,7 @@ from jaxrl_rollouts.record.folder import RunFolder
 TINY = OnlineConfig(
     environments=2, rows=20, warmup=40, update_ratio=0.5, batch_size=16, looks=2, episodes=2
 )
-SAC = offline.Sac(hidden=(8, 8))
+SAC = offline.Sac(hidden_dims=(8, 8))
 STEPS = 120  # 40 of them random: 4 iterations
 
 
@@ -120,5 +120,7 @@ def test_what_cannot_be_trained_is_told(wrong: dict[str, Any], message: str) -> 
 @pytest.mark.slow
 def test_it_swings_the_pendulum_up() -> None:
     online = OnlineConfig(warmup=1000, looks=4)
-    outcome = offline.train_online("pendulum", offline.Sac(hidden=(64, 64)), 12_000, online=online)
+    outcome = offline.train_online(
+        "pendulum", offline.Sac(hidden_dims=(64, 64)), 12_000, online=online
+    )
     assert outcome.returns.mean() > -350, "random actions earn -1200, good ones about -150"

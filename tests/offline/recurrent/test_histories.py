@@ -18,7 +18,7 @@ from jaxrl_rollouts.offline.recurrent.histories import (
 )
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig, make_memory
 from jaxrl_rollouts.offline.recurrent.timesteps import from_trajectory, join
-from jaxrl_rollouts.rollouts import Model, outcome, rollout
+from jaxrl_rollouts.rollouts import Model, rollout, step_result
 
 S, A = 2, 1
 LENGTHS = (4, 2, 5)  # the first ends by itself, the second is cut, the third stops in the middle
@@ -100,7 +100,7 @@ def test_a_warm_memory_has_seen_its_head(kind: str) -> None:
 
 def drift(params: None, key: jax.Array, state: jax.Array, action: jax.Array, member: None):
     following = state + jnp.array([0.0, 1.0])
-    return following, outcome(len(state), reward=action[:, 0] / 10)
+    return following, step_result(len(state), reward=action[:, 0] / 10)
 
 
 def test_a_rollout_goes_on_where_the_dataset_stopped() -> None:

@@ -21,7 +21,7 @@ from jaxrl_rollouts.offline.recurrent.timesteps import (
     timestep_shapes,
     with_last,
 )
-from jaxrl_rollouts.rollouts import Model, outcome, rollout
+from jaxrl_rollouts.rollouts import Model, rollout, step_result
 
 CAPACITY, EPISODES, N, T = 23, 5, 3, 6
 TOKEN = {
@@ -175,7 +175,7 @@ def test_weighted_means() -> None:
 
 def count_down(params: None, key: jax.Array, state: jax.Array, action: jax.Array, member: None):
     following = state - 1.0
-    out = outcome(len(state), reward=action, terminated=following[:, 0] == 0)
+    out = step_result(len(state), reward=action, terminated=following[:, 0] == 0)
     return following, out
 
 

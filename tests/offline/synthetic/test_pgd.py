@@ -35,7 +35,7 @@ from jaxrl_rollouts.offline.synthetic.windows import (
     fit_window_layout,
     generate_windows,
 )
-from jaxrl_rollouts.rollouts import Model, outcome
+from jaxrl_rollouts.rollouts import Model, step_result
 
 S, A, KEY = 2, 1, jax.random.key(0)
 
@@ -69,7 +69,7 @@ SMALL = PgdConfig(
     steps=4,
     lifetime=2,
 )
-AGENT = Td3BcConfig(hidden=(8,), alpha=0.0, normalise=False)
+AGENT = Td3BcConfig(hidden_dims=(8,), alpha=0.0, normalize_obs=False)
 
 
 def test_windows_are_generated_in_whole_batches_and_cut() -> None:
@@ -157,7 +157,7 @@ def test_refreshes_are_relabelled_as_trajectories() -> None:
 
     def step(params: Any, key: Any, state: Any, action: Any, member: Any) -> Any:
         found = {"reward": action[:, 0], "uncertainty": jnp.zeros(len(action))}
-        return 2.0 * state, outcome(len(action), terminated=params + state[:, 1] < 0.0, **found)
+        return 2.0 * state, step_result(len(action), terminated=params + state[:, 1] < 0.0, **found)
 
     relabeller = Relabeller(along(Model(step), 1), jnp.float32(0.0), jnp.float32(1.0))
     pgd = make_pgd(SMALL, AGENT, denoiser, layout, relabeller, batch_size=32)
@@ -182,4 +182,4 @@ def test_pgd_settings_are_checked() -> None:
         make_pgd(PgdConfig(steps=3), AGENT, denoiser, layout)
     with pytest.raises(ConfigError, match="normal policy"):
         make_pgd(SMALL, SacConfig(), denoiser, layout)
-    assert make_pgd(SMALL, IqlConfig(hidden=(8,)), denoiser, layout).agent.period == 1
+    assert make_pgd(SMALL, IqlConfig(hidden_dims=(8,)), denoiser, layout).agent.period == 1

@@ -29,11 +29,11 @@ from jaxrl_rollouts.offline.synthetic.relabel import (
     settle,
 )
 from jaxrl_rollouts.offline.synthetic.synthesis import synthesise
-from jaxrl_rollouts.rollouts import Model, outcome
+from jaxrl_rollouts.rollouts import Model, step_result
 
 KEY = jax.random.key(0)
 NETWORKS = EnsembleConfig(
-    members=3, elites=2, hidden=(32, 32), weight_decay=(1e-5,), max_epochs=15, batch_size=64
+    members=3, elites=2, hidden_dims=(32, 32), weight_decay=(1e-5,), max_epochs=15, batch_size=64
 )
 
 
@@ -51,7 +51,7 @@ def counting(params: jax.Array, key: Any, state: jax.Array, action: jax.Array, m
     """The state grows by action times `params[member]`; terminated beyond 3."""
     following = state + action * params[member][:, None]
     found = {"reward": member.astype(jnp.float32), "uncertainty": jnp.abs(following[:, 0])}
-    return following, outcome(len(state), terminated=following[:, 0] > 3.0, **found)
+    return following, step_result(len(state), terminated=following[:, 0] > 3.0, **found)
 
 
 def made_paths(batch: int, steps: int) -> Transitions:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from jaxrl_rollouts.diffusion import (
     DenoiserTrainingConfig,
-    ResidualMlpConfig,
+    ResidualMlp,
     SamplerConfig,
     make_denoiser,
 )
@@ -114,7 +114,7 @@ def test_rows_that_are_not_finite_are_an_error() -> None:
 def test_the_trained_parts_fit_together() -> None:
     data = rows(0, 64)
     config = SyntherConfig(
-        network=ResidualMlpConfig(width=16, blocks=1, embedding=8),
+        network=ResidualMlp(width=16, blocks=1, embedding=8),
         training=DenoiserTrainingConfig(steps=4, batch=8, per_iteration=4),
         sampler=SamplerConfig(4),
     )
@@ -137,7 +137,7 @@ def test_an_agent_learns_from_mixed_data_with_the_real_statistics() -> None:
     synthetic = synthetic._replace(observations=synthetic.observations + 100.0)
     data = MixedData(to_device(real), to_device(synthetic))
     agent = make_model_free(
-        Td3BcConfig(hidden=(8,)), S, A, batch_size=8, per_iteration=2, draw=mixing(0.5)
+        Td3BcConfig(hidden_dims=(8,)), S, A, batch_size=8, per_iteration=2, draw=mixing(0.5)
     )
     state = agent.init(KEY, data)
     np.testing.assert_allclose(state.agent.actor.scaler.mean, real.observations.mean(0), rtol=1e-4)

@@ -60,7 +60,7 @@ def test_rows_of_synther_stand_alone_and_are_kept(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_rows_of_windows_follow_each_other_and_the_policy() -> None:
-    agent = make_bc(BcConfig(hidden=(8,)), 3, 1)
+    agent = make_bc(BcConfig(hidden_dims=(8,)), 3, 1)
     actor = agent.init(KEY).actor
     guidance, sampler = GuidanceConfig(rule="calibrated"), SamplerConfig(8, churn=0.0)
     refresh = PgdConfig(guidance, guidance_scale=10.0, sampler=sampler)

@@ -53,7 +53,7 @@ def hopper() -> Tape:
 
 @pytest.fixture(scope="module")
 def trained() -> Online:
-    return train_online("mujoco/Hopper-v4", SacConfig(hidden=(8, 8)), 260, online=TINY)
+    return train_online("mujoco/Hopper-v4", SacConfig(hidden_dims=(8, 8)), 260, online=TINY)
 
 
 @pytest.mark.parametrize("name", ["HalfCheetah-v4", "Hopper-v4", "Walker2d-v4"])
@@ -219,7 +219,7 @@ def test_names_and_bad_arguments(tmp_path: Path) -> None:
         offline.load(str(tmp_path / "a.tape"), clip=True)
     ant = replace(TINY, rows=20)
     with pytest.raises(ConfigError, match="tape"):
-        train_online("pendulum", SacConfig(hidden=(8,)), 260, online=ant)
+        train_online("pendulum", SacConfig(hidden_dims=(8,)), 260, online=ant)
 
 
 def test_export_to_d4rls_layout(made_hopper: Path) -> None:

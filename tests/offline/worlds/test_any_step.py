@@ -124,7 +124,7 @@ def test_with_one_step_back_there_is_no_uncertainty() -> None:
     state, action = drawn(backtrack=1)
     after, out = dynamics.model.step(world, KEY, state, action, None)
     assert (np.asarray(out.uncertainty) == 0).all() and after.actions.shape == (5, 0, A)
-    own = dynamics.imagine(world, jax.random.split(KEY)[1], state.observations[:, -1], action)
+    own = dynamics.sample_elites(world, jax.random.split(KEY)[1], state.observations[:, -1], action)
     np.testing.assert_allclose(after.observations[:, -1], own.next_observations[0], rtol=1e-5)
     np.testing.assert_allclose(out.reward, own.rewards[0], rtol=1e-5)
 

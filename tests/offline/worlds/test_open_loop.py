@@ -12,19 +12,19 @@ import pytest
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.studies.open_loop import rank_correlation, split_error
 from jaxrl_rollouts.offline.data import Transitions
-from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, World
+from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, WorldModelParams
 from jaxrl_rollouts.offline.worlds.open_loop import (
     OpenLoop,
     open_loop,
     unchanged,
     windows,
 )
-from jaxrl_rollouts.rollouts import Model, outcome
+from jaxrl_rollouts.rollouts import Model, step_result
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 
 S, A = 2, 1
 SCALE = Scaler(jnp.zeros(S + A), jnp.array([2.0, 0.5, 1.0]))
-WORLD = World((), SCALE, identity_scaler(S + 1))
+WORLD = WorldModelParams((), SCALE, identity_scaler(S + 1))
 
 
 def logged(lengths: list[int]) -> Transitions:
@@ -64,12 +64,12 @@ def test_windows_stay_inside_an_episode() -> None:
         windows(transitions, 10, 5)
 
 
-def drifting(world: World, key: Any, s: Any, a: Any, member: Any) -> tuple:
+def drifting(world: WorldModelParams, key: Any, s: Any, a: Any, member: Any) -> tuple:
     """Member 0 is right; member 1 drifts by 0.3 a step in both entries. Everything terminates."""
     following = s + a + 0.3 * member[:, None]
     over = jnp.ones((len(s),), bool)
     reward = 3.0 * a[:, 0] + 0.5 * member
-    return following, outcome(len(s), terminated=over, reward=reward, uncertainty=s[:, 0])
+    return following, step_result(len(s), terminated=over, reward=reward, uncertainty=s[:, 0])
 
 
 def run(step: Any, length: int = 6, count: int = 8) -> tuple[OpenLoop, Any]:
@@ -102,18 +102,18 @@ def test_one_that_says_that_nothing_changes_is_off_by_how_far_rows_have_come() -
     found = unchanged(drawn, SCALE.std[:S])
     np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-4)
 
-    def still(world: World, key: Any, s: Any, a: Any, member: Any) -> tuple:
-        return s, outcome(len(s), reward=3.0 * a[:, 0], uncertainty=s[:, 0])
+    def still(world: WorldModelParams, key: Any, s: Any, a: Any, member: Any) -> tuple:
+        return s, step_result(len(s), reward=3.0 * a[:, 0], uncertainty=s[:, 0])
 
     np.testing.assert_allclose(run(still)[0].error, found, rtol=1e-5)
 
 
 def test_what_is_lost_stays_lost() -> None:
-    def breaks(world: World, key: Any, s: Any, a: Any, member: Any) -> tuple:
+    def breaks(world: WorldModelParams, key: Any, s: Any, a: Any, member: Any) -> tuple:
         """Member 1 becomes NaN above a bound that its own NaN no longer exceeds."""
         following = s + a + 1.0
         bad = (member == 1) & (following[:, 0] > following[:, 0].min() - 1e9)
-        return jnp.where(bad[:, None], jnp.nan, following), outcome(len(s))
+        return jnp.where(bad[:, None], jnp.nan, following), step_result(len(s))
 
     found, _ = run(breaks)
     lost = np.isinf(np.asarray(found.error))

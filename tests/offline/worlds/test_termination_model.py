@@ -13,9 +13,9 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
 from jaxrl_rollouts.offline.worlds.endings import TerminationConfig, ended, fit_endings, log_odds
-from jaxrl_rollouts.offline.worlds.fit import fit_worlds
+from jaxrl_rollouts.offline.worlds.fit import fit_world_models
 
-CONFIG = TerminationConfig(hidden=(32, 32), steps=3000, per_iteration=1000)
+CONFIG = TerminationConfig(hidden_dims=(32, 32), steps=3000, per_iteration=1000)
 
 
 def falling(rows: int, limit: float, seed: int = 0) -> Transitions:
@@ -54,7 +54,7 @@ def test_odds_are_those_of_the_data_where_most_rows_end() -> None:
     state = kind[:, None].astype(np.float32)
     nothing = np.zeros((8000, 1), np.float32)
     rows = Transitions(state, nothing, nothing[:, 0], state, ends, np.zeros(8000, bool))
-    config = TerminationConfig(hidden=(8,), lr=3e-3, steps=2000)
+    config = TerminationConfig(hidden_dims=(8,), lr=3e-3, steps=2000)
     fitted, _ = fit_endings(config, rows, jax.random.key(0))
     ending = jax.tree.map(lambda x: x[0], fitted)
     one = np.concatenate([state, nothing, state], 1)[[kind.argmin(), kind.argmax()]]
@@ -79,10 +79,10 @@ def test_no_termination_in_the_data_is_none_in_the_model() -> None:
 
 def test_dynamics_end_where_the_classifier_says(endings: tuple) -> None:
     config = EnsembleConfig(
-        members=2, elites=2, hidden=(16,), weight_decay=(0.0,), max_epochs=1, batch_size=256
+        members=2, elites=2, hidden_dims=(16,), weight_decay=(0.0,), max_epochs=1, batch_size=256
     )
     rows = falling(1000, 1.8)
-    fitted = fit_worlds(config, rows, jax.random.key(0))
+    fitted = fit_world_models(config, rows, jax.random.key(0))
     world = jax.tree.map(lambda x: x[0], fitted.worlds)
     dynamics = learned_dynamics(fitted.model.fitter, 2, termination=CONFIG)
     start, action = jnp.asarray(rows.observations[:64]), jnp.asarray(rows.actions[:64])

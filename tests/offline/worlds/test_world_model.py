@@ -16,14 +16,19 @@ from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.environments.terminations import never
-from jaxrl_rollouts.offline.worlds.dynamics import World, learned_dynamics, predict
-from jaxrl_rollouts.offline.worlds.fit import FittedWorlds, Targets, fit_worlds, make_world_model
+from jaxrl_rollouts.offline.worlds.dynamics import WorldModelParams, learned_dynamics, predict
+from jaxrl_rollouts.offline.worlds.fit import (
+    FittedWorlds,
+    Targets,
+    fit_world_models,
+    make_world_model,
+)
 from jaxrl_rollouts.rollouts import Members, rollout
 
 CONFIG = EnsembleConfig(
     members=4,
     elites=3,
-    hidden=(24,),
+    hidden_dims=(24,),
     lr=1e-2,
     weight_decay=(0.0,),
     batch_size=64,
@@ -58,10 +63,10 @@ def dataset() -> Transitions:
 
 @functools.cache
 def fitted(targets: Targets = "change") -> FittedWorlds:
-    return fit_worlds(CONFIG, dataset(), jax.random.key(0), seeds=2, targets=targets)
+    return fit_world_models(CONFIG, dataset(), jax.random.key(0), seeds=2, targets=targets)
 
 
-def world(seed: int = 0) -> World:
+def world(seed: int = 0) -> WorldModelParams:
     return jax.tree.map(lambda x: x[seed], fitted().worlds)
 
 
@@ -82,14 +87,14 @@ def test_members_of_machines_stay_in_their_order() -> None:
     moved = rows.observations + true_change(rows.observations, signs * rows.actions)
     rows = rows._replace(next_observations=moved)
     config = dataclasses.replace(CONFIG, members=4, elites=4)
-    fitted = fit_worlds(config, rows, jax.random.key(0), groups=groups)
+    fitted = fit_world_models(config, rows, jax.random.key(0), groups=groups)
     model = fitted.model
     at = jnp.zeros((1, 2)), jnp.ones((1, 1))
     predicted = predict(model.fitter, fitted.world(), *at).mean[:, 0, :2] / UNITS
     want = np.array([[0.3, -0.2], [-0.3, 0.2]] * 2)
     np.testing.assert_allclose(predicted, want, atol=0.06)
     with pytest.raises(ConfigError, match="each stands for its group"):
-        fit_worlds(CONFIG, rows, jax.random.key(0), groups=groups)
+        fit_world_models(CONFIG, rows, jax.random.key(0), groups=groups)
 
 
 def test_worlds_have_a_seed_axis_and_elites_only() -> None:
@@ -135,7 +140,7 @@ def test_elites_can_share_their_draws() -> None:
     s, key = states(), jax.random.key(3)
     said = predict(fitted().model.fitter, world(), s, ACTIONS)
     drawn = {
-        noise: dynamics(noise=noise).imagine(world(), key, s, ACTIONS).rewards
+        noise: dynamics(noise=noise).sample_elites(world(), key, s, ACTIONS).rewards
         for noise in ("own", "common")
     }
     z = {name: (x - said.mean[..., 2]) / said.std[..., 2] for name, x in drawn.items()}
@@ -208,7 +213,9 @@ def test_predictions_do_not_depend_on_the_scaling_of_targets() -> None:
             }
         }
     }
-    plain = World(folded, here.inputs, make_world_model(CONFIG, dataset(), targets="raw").targets)
+    plain = WorldModelParams(
+        folded, here.inputs, make_world_model(CONFIG, dataset(), targets="raw").targets
+    )
     fitter = fitted().model.fitter
     scaled, unscaled = (predict(fitter, w, states(), ACTIONS) for w in (here, plain))
     np.testing.assert_allclose(scaled.mean, unscaled.mean, rtol=1e-4, atol=1e-3)
@@ -248,7 +255,7 @@ def test_known_reward_and_termination() -> None:
     np.testing.assert_allclose(out.reward, 10 * s[:, 0] + following[:, 1], rtol=1e-5)
     np.testing.assert_array_equal(out.terminated, following[:, 0] > 0)
     assert out.terminated.any() and not out.terminated.all()
-    said = known.imagine(world(), key, s, ACTIONS)
+    said = known.sample_elites(world(), key, s, ACTIONS)
     np.testing.assert_allclose(
         said.rewards, 10 * s[:, 0] + said.next_observations[..., 1], rtol=1e-5
     )
@@ -257,7 +264,7 @@ def test_known_reward_and_termination() -> None:
 
 def test_every_elites_opinion() -> None:
     s, key = states(), jax.random.key(3)
-    said = dynamics().imagine(world(), key, s, ACTIONS)
+    said = dynamics().sample_elites(world(), key, s, ACTIONS)
     assert said.next_observations.shape == (3, 6, 2) and said.rewards.shape == (3, 6)
     normal = predict(fitted().model.fitter, world(), s, ACTIONS)
     sample = normal.mean + normal.std * jax.random.normal(key, (3, 6, 3))

@@ -16,7 +16,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import Fitter
 
 from ..data import Dataset, Transitions, to_device
-from .dynamics import World, uncertainties
+from .dynamics import WorldModelParams, uncertainties
 from .fit import FittedWorlds
 
 
@@ -39,7 +39,7 @@ LEVELS = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1.0)
 
 def uncertainty_stats(
     fitter: Fitter,
-    world: World,
+    world: WorldModelParams,
     transitions: Transitions,
     levels: tuple[float, ...] = LEVELS,
 ) -> UncertaintyStats:
@@ -54,7 +54,10 @@ def uncertainty_stats(
 
 
 def uncertainty_stats_of_seeds(
-    fitter: Fitter, worlds: World, transitions: Transitions, levels: tuple[float, ...] = LEVELS
+    fitter: Fitter,
+    worlds: WorldModelParams,
+    transitions: Transitions,
+    levels: tuple[float, ...] = LEVELS,
 ) -> UncertaintyStats:
     """`uncertainty_stats` of every seed's world: leaves `[seeds, ...]`, the dataset shared."""
     return jax.vmap(lambda world: uncertainty_stats(fitter, world, transitions, levels))(worlds)
@@ -68,7 +71,7 @@ def uncertainty_threshold(worlds: FittedWorlds, data: Dataset, quantile: float =
         rollout(dynamics.model, world, ..., threshold=stops_at[seed])
 
     Args:
-        worlds: of `fit_worlds`.
+        worlds: of `fit_world_models`.
         data: what they were fitted to.
         quantile: of the members' spread (`spread_of_means`, normalised) over its rows; 1.0 is the
             maximum, NEUBAY's main setting.

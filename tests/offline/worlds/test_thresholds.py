@@ -17,10 +17,10 @@ from jaxrl_rollouts.ensemble import max_pairwise, spread_of_means
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError
 from jaxrl_rollouts.offline.data import Dataset, Transitions
-from jaxrl_rollouts.offline.worlds.dynamics import World, predict
-from jaxrl_rollouts.offline.worlds.fit import FittedWorlds, fit_worlds
+from jaxrl_rollouts.offline.worlds.dynamics import WorldModelParams, predict
+from jaxrl_rollouts.offline.worlds.fit import FittedWorlds, fit_world_models
 from jaxrl_rollouts.offline.worlds.saved import load_worlds
-from jaxrl_rollouts.offline.worlds.trust import (
+from jaxrl_rollouts.offline.worlds.thresholds import (
     UncertaintyStats,
     threshold_at,
     uncertainties,
@@ -32,7 +32,7 @@ from jaxrl_rollouts.offline.worlds.written import FILE, save_worlds
 CONFIG = EnsembleConfig(
     members=5,
     elites=4,
-    hidden=(8,),
+    hidden_dims=(8,),
     layer_norm=True,
     learned_bounds=False,
     bootstrap=False,
@@ -54,10 +54,10 @@ def rows() -> Transitions:
 
 @functools.cache
 def fitted() -> FittedWorlds:
-    return fit_worlds(CONFIG, rows(), jax.random.key(0), seeds=2, targets="observations")
+    return fit_world_models(CONFIG, rows(), jax.random.key(0), seeds=2, targets="observations")
 
 
-def world(seed: int = 0) -> World:
+def world(seed: int = 0) -> WorldModelParams:
     return jax.tree.map(lambda x: x[seed], fitted().worlds)
 
 
