@@ -202,7 +202,7 @@ def growth_rows(name: str, worlds: RolledWorlds) -> list[dict[str, Any]]:
 
 def trust_row(name: str, worlds: RolledWorlds) -> dict[str, Any]:
     """What the spread knows about the error."""
-    limits = {f"u({x:g})": threshold_at(worlds.thresholds, x) for x in LEVELS if x >= 0.9}
+    limits = {f"u({x:g})": threshold_at(worlds.trust, x) for x in LEVELS if x >= 0.9}
     before, after = split_error(worlds.rolled, limits["u(1)"])
     columns = {
         **limits,

@@ -54,7 +54,7 @@ def until_the_agent(*arguments, stage, **options):
     chunks.Chunk.run = stop
     return begin(*arguments, stage=stage, **options)
 
-training.train = until_the_agent
+training.train_loop = until_the_agent
 sys.settrace(watch)
 try:
     offline.train(data, method, seeds=1, evaluations=1, episodes=1)

@@ -180,7 +180,7 @@ def test_a_file_may_have_a_setting_under_the_name_it_had() -> None:
     assert made == Td3BcConfig(
         hidden_dims=(8,), policy_noise=0.5, policy_freq=3, normalize_obs=False, alpha=1.0
     )
-    with pytest.raises(ConfigError, match="hidden: found an unknown setting"):
+    with pytest.raises(ConfigError, match="hidden: .*did you mean hidden_dims"):
         from_json(Td3BcConfig, {"hidden": [8], "hidden_dims": [8]})
 
 
