@@ -7,6 +7,8 @@ The command line prints the message of a `UserError` without a traceback and exi
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 # C0 without tab and line feed, DEL, C1, the marks that turn the direction of writing, and the half
@@ -110,15 +112,27 @@ class SimulatorError(UserError):
 
     Args:
         environment: its name.
+        copy: which of those that are stepped side by side, counted from 0.
         step: of the episode, counted from 0; -1 for a reset.
         found: what came, or what was raised.
         expected: what a simulator gives.
+        hint: how to go on.
     """
 
-    def __init__(self, environment: str, step: int, found: str, expected: str) -> None:
-        self.environment, self.step = environment, step
-        where = f"step {step}" if step >= 0 else "reset"
-        super().__init__(f"environment {environment}: {where}: found {found}, expected {expected}")
+    def __init__(
+        self, environment: str, copy: int, step: int, found: str, expected: str, hint: str = ""
+    ) -> None:
+        self.environment, self.copy, self.step = environment, copy, step
+        self.found, self.expected = found, expected
+        where = f"copy {copy}, {f'step {step}' if step >= 0 else 'reset'}"
+        message = f"environment {environment}: {where}: found {found}, expected {expected}"
+        super().__init__(f"{message}; {hint}" if hint else message)
+
+    def hinted(self, hint: str) -> SimulatorError:
+        """The same with how to go on."""
+        return SimulatorError(
+            self.environment, self.copy, self.step, self.found, self.expected, hint
+        )
 
 
 class DivergenceError(UserError):
@@ -137,6 +151,18 @@ class Interrupted(UserError):
     """The run was stopped on request after writing a checkpoint."""
 
     exit_code = 130
+
+
+@contextmanager
+def foreign_code(setting: str, found: object, expected: str) -> Iterator[None]:
+    """Whatever code of somebody else's raises is one `ConfigError`; it may not end the process."""
+    try:
+        yield
+    except (UserError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        what = f"{type(error).__name__}: {one_line(error)}"
+        raise ConfigError(setting, found, expected, what) from error
 
 
 def one_line(error: BaseException) -> str:

@@ -107,6 +107,8 @@ class Player:
         action, last, *memory = act(values, rewards, fresh, last, *memory)
         self._state = [np.zeros_like(fresh), last, *memory]
         actions = np.array(action)
+        if not np.isfinite(actions).all():
+            raise self._wrong("action", "a number that is not finite", "a policy that was trained")
         return actions[0] if single else actions
 
     def _begin(self, rows: int) -> list[Any]:
@@ -216,7 +218,11 @@ def load_exported(file: str | Path) -> Player:
         raise ValueError(f"{file}: {PROGRAM}: jax cannot read it ({_line(error)})") from None
     if calls := foreign_calls(text):
         raise ValueError(f"{file}: {PROGRAM}: found a call of {calls}, expected a program alone")
-    if wrong := _wrong_facts(facts, exported):
+    try:
+        wrong = _wrong_facts(facts, exported)
+    except Exception as error:  # numbers beyond all float64, names of types that are no Python
+        wrong = f"found other facts than a policy has ({_line(error)})"
+    if wrong:
         raise ValueError(f"{file}: {FACTS}: {wrong}")
     return Player(jax.jit(exported.call), facts)
 

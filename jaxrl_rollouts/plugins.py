@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -21,7 +22,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from .configs import unknown
-from .errors import ConfigError, one_line
+from .errors import ConfigError, foreign_code
 from .foreign import CODE
 from .record.context import RunContext
 
@@ -177,12 +178,8 @@ def announced(group: str, kind: str) -> dict[str, Any]:
     """Everything announced in a group, imported, by name."""
     objects = {}
     for name, entry in sorted(entries(group).items()):
-        try:
+        with foreign_code(f"{kind} {name}", entry.value, "an object to import"):
             objects[name] = entry.load()
-        except Exception as error:
-            raise ConfigError(
-                f"{kind} {name}", entry.value, f"an object to import: {error}"
-            ) from error
     return objects
 
 
@@ -199,7 +196,7 @@ def check_trusted(setting: str, names: Sequence[str]) -> None:
     """`ConfigError` for the first name of code that `trust` was not given."""
     for name in names:
         if name.partition("?")[0] not in _TRUSTED:
-            hint = f"if you know it, add --trust {name}, or call jaxrl_rollouts.plugins.trust"
+            hint = f"if you know it, add --trust {shlex.quote(name)}, or call jaxrl_rollouts.plugins.trust"
             raise ConfigError(setting, name, "no code to import but what you name", hint)
 
 
@@ -211,15 +208,12 @@ def import_trusted(setting: str, name: str) -> Callable[..., Any]:
     if os.getcwd() not in sys.path:  # the command line does not search it by itself
         sys.path.append(os.getcwd())
     module, _, attribute = name.partition(":")
-    try:
+    with foreign_code(setting, name, "package.module:factory that can be imported"):
         found: Any = importlib.import_module(module)
         if re.search(r"-v\d+$", attribute):  # an id of Gymnasium's that the module registers
             return lambda: attribute
         for part in attribute.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        expected = "package.module:factory that can be imported"
-        raise ConfigError(setting, name, expected, one_line(error)) from error
     if not callable(found):
         raise ConfigError(setting, name, f"a function, and not a {type(found).__name__}")
     return found

@@ -15,7 +15,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from .configs import unknown
-from .errors import ConfigError
+from .errors import ConfigError, foreign_code
 from .plugins import check_trusted, entries
 
 
@@ -41,13 +41,8 @@ class Registry(Mapping[str, type]):
         announced = entries(self.group)
         if name not in announced:
             raise unknown(self.kind, name, self)
-        try:
+        with foreign_code(f"{self.kind} {name}", announced[name].value, "a class to import"):
             return announced[name].load()
-        except Exception as error:
-            found = announced[name].value
-            raise ConfigError(
-                f"{self.kind} {name}", found, f"a class to import: {error}"
-            ) from error
 
     def __iter__(self) -> Iterator[str]:
         return iter((*self._ours, *entries(self.group)))
@@ -77,12 +72,9 @@ class Registry(Mapping[str, type]):
         place, _, attribute = name.rpartition(":")
         is_file = place.endswith(".py")
         place = str(Path(place).expanduser().resolve()) if is_file else place
-        try:
+        with foreign_code(self.kind, name, "a class to import"):
             module = _module_of(place) if is_file else importlib.import_module(place)
             cls = getattr(module, attribute)
-        except Exception as error:
-            expected = f"a class to import: {type(error).__name__}: {error}"
-            raise ConfigError(self.kind, name, expected) from error
         if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
             raise ConfigError(self.kind, name, f"a frozen dataclass, a {self.kind} of your own")
         self._places[cls] = f"{place}:{attribute}"

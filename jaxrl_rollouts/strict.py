@@ -84,7 +84,10 @@ def _loader() -> Any:
                 if key.value in seen:
                     raise self.wrong(f"{key.value!r} is given twice", key)
                 seen.add(key.value)
-            return super().construct_mapping(node, deep)
+            found = super().construct_mapping(node, deep)
+            if len(found) < len(node.value):
+                raise self.wrong("a key is given twice, written in two ways", node)
+            return found
 
         def wrong(self, what: str, at: Any) -> yaml.MarkedYAMLError:
             return yaml.MarkedYAMLError(problem=what, problem_mark=at.start_mark)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import platform
 import re
+import shutil
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -110,11 +112,18 @@ def _renew(folder: Path) -> None:
     def show(message: Warning | str, *rest: Any, **known: Any) -> None:
         if found := _DAMAGED.match(str(message)):
             for entry in folder.glob(f"{glob.escape(found[1])}-*"):
-                entry.unlink(missing_ok=True)
+                remove(entry)
             message = f"{folder}: the compiled program {found[1]} is damaged, and made anew"
         shown(message, *rest, **known)  # type: ignore[arg-type]
 
     warnings.showwarning = show
+
+
+def remove(entry: Path) -> None:
+    """Delete a program, whatever lies in its place; what cannot be deleted is compiled anew."""
+    with contextlib.suppress(OSError):
+        entry.unlink()
+    shutil.rmtree(entry, ignore_errors=True)  # a folder in its place
 
 
 def prune(folder: Path) -> None:
@@ -125,6 +134,6 @@ def prune(folder: Path) -> None:
         return
     for file in files:
         size -= file.stat().st_size
-        file.unlink(missing_ok=True)
+        remove(file)
         if size < CACHE_BYTES / 2:
             return

@@ -9,7 +9,8 @@ from typing import Any
 from ..errors import ConfigError, one_line
 from ..strict import DEPTH, load_json, load_yaml
 
-MOST = 4_000_000  # bytes of a file with settings
+# Bytes of a file with settings; a second of reading each.
+MOST = {"JSON": 4_000_000, "YAML": 100_000}
 
 
 def read_settings(path: Path, experiment: str) -> tuple[str | None, Any]:
@@ -20,8 +21,8 @@ def read_settings(path: Path, experiment: str) -> tuple[str | None, Any]:
             or its folder.
     """
     path = path / "run.json" if path.is_dir() else path
-    text = _text(path)
     kind, load = ("JSON", load_json) if path.suffix == ".json" else ("YAML", load_yaml)
+    text = _text(path, MOST[kind])
     try:
         data = load(text)
     except ValueError as error:
@@ -36,18 +37,18 @@ def read_settings(path: Path, experiment: str) -> tuple[str | None, Any]:
     return None, nested(data, str(path))
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, most: int) -> str:
     """The text of a file, or of what a shell puts in its place; `ConfigError` where it is none."""
     expected = "a YAML or JSON file, or a run folder"
     try:
         with path.open("rb") as file:
-            data = file.read(MOST + 1)
+            data = file.read(most + 1)
         text = data.decode()
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name, or no UTF-8
         found = getattr(error, "strerror", None) or "no text"
         raise ConfigError("--config", f"{path} ({found})", expected) from None
-    if len(data) > MOST:
-        raise ConfigError("--config", f"{path} (more than {MOST:,} bytes)", expected)
+    if len(data) > most:
+        raise ConfigError("--config", f"{path} (more than {most:,} bytes)", expected)
     return text
 
 

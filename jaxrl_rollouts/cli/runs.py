@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from .. import plugins as plugins
-from ..errors import ConfigError, StorageError, UserError, one_line, printable
+from ..errors import ConfigError, SimulatorError, StorageError, UserError, one_line, printable
 from ..plugins import Experiment, ExperimentInfo
 from ..record.context import RunContext
 from ..record.folder import RunFolder
@@ -150,16 +150,18 @@ def execute(
 
 @contextmanager
 def _holding(folder: RunFolder) -> Iterator[None]:
-    """Hold a run's folder; what the operating system refuses there is one line."""
+    """Hold a run's folder; what the system or a simulator refuses is one line."""
     try:
         with FolderLock(folder.path):
             folder.tidy()
             yield
     except BrokenPipeError:
         raise
-    except OSError as error:
+    except (OSError, SimulatorError) as error:
         hint = f"once that is put right go on with: {folder.resume}"
-        raise StorageError(folder.path, error, hint) from error
+        if isinstance(error, OSError):
+            raise StorageError(folder.path, error, hint) from error
+        raise (error.hinted(hint) if folder.path.is_dir() else error) from error
 
 
 def resume(

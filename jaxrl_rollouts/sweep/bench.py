@@ -13,6 +13,7 @@ from ..cli import parsing
 from ..cli.options import PROG
 from ..errors import ConfigError, Interrupted, StorageError, UserError
 from ..plugins import announced
+from ..record.files import write_atomically
 from ..record.interrupts import StopFlag
 from ..record.lock import FolderLock
 from . import BENCH
@@ -204,7 +205,7 @@ def table(
     place = page or place_of(path, "results", ".md")
     picture = place.with_name(f"{place.stem}-profile.png")
     drawn = draw_profile(picture, asked, cells)
-    place.write_text(written(asked, path.stem, cells, picture.name if drawn else ""), "utf-8")
+    write_atomically(place, written(asked, path.stem, cells, picture.name if drawn else ""))
     print(f"page: {place}")
 
 

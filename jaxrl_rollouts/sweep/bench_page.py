@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..reports.pictures import figure
+from ..reports.pictures import figure, save_png
 from ..reports.statistics import bootstrap_interval, iqm, spread, spread_name
 from .suite import Suite
 from .table import Curves, final, result
@@ -170,5 +170,5 @@ def draw_profile(path: Path, suite: Suite, cells: Cells, thresholds: int = 200) 
     ax.set_xlabel("normalised score")
     ax.set_ylabel("share of seeds and datasets")
     ax.legend(fontsize=8)
-    drawn.savefig(path, dpi=120)
+    save_png(drawn, path)
     return True

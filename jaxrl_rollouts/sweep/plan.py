@@ -51,6 +51,12 @@ class Task:
     arguments: tuple[str, ...]
     directory: str
 
+    def __post_init__(self) -> None:
+        found = {word.partition("=")[0].replace("_", "-") for word in self.arguments} & NOT_PLANNED
+        if found:
+            hint = "it is the user's of a plan"
+            raise ConfigError(f"task {self.name}", min(found), "no such option", hint)
+
     @property
     def command(self) -> str:
         """The command line that makes this run alone."""
@@ -251,12 +257,11 @@ def read_plan(folder: Path) -> Plan:
         plan = Plan(str(data["experiment"]), _texts(data["commands"]), tasks)
     except (LookupError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: found {error!r}, expected a plan") from None
+    except ConfigError as error:
+        raise CheckpointError(f"{path}: {error}") from None
     for task in tasks:
         if folder_name([task.name]) != task.name:
             raise CheckpointError(f"{path}: name: found {task.name!r}, expected a plain name")
-        places = {word.partition("=")[0] for word in task.arguments} & NOT_PLANNED
-        if places:
-            raise CheckpointError(f"{path}: {task.name}: found {min(places)}, expected a plan")
     return plan
 
 

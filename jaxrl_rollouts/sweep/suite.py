@@ -29,7 +29,7 @@ from typing import Any
 
 from ..config_json import read
 from ..configs import check, positive, unknown
-from ..errors import ConfigError, DataError
+from ..errors import ConfigError, DataError, one_line
 from .plan import Task, folder_name
 
 OWN = ("title", "method")  # of a method's table, not options of its run
@@ -143,8 +143,8 @@ def read_suite(path: Path) -> Suite:
         data = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise DataError(path, "file", error.strerror or str(error), "a suite's TOML file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DataError(path, "file", str(error), "TOML") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(path, "file", one_line(error), "TOML") from None
     suite = read(Suite, data, str(path))
     check(suite)
     return suite

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import DataError
-from ..record.files import write_atomically
+from ..foreign import check_file, reading
+from ..record.files import read_json, write_atomically
 from .suite import Cell, Suite
 from .tasks import finished_report, run_folder
 
@@ -61,12 +62,17 @@ def read_table(path: Path) -> list[Row]:
     """All rows; none where there is no file yet."""
     if not path.exists():
         return []
-    with path.open(newline="", encoding="utf-8") as stream:
+    check_file(path, "a table of results")
+    with reading(path, "a table of results"), path.open(newline="", encoding="utf-8") as stream:
         reader = csv.DictReader(stream)
         if tuple(reader.fieldnames or ()) != COLUMNS:
             found = ", ".join(reader.fieldnames or ()) or "nothing"
             raise DataError(path, "columns", found, ", ".join(COLUMNS))
-        return list(reader)
+        rows = list(reader)
+    for number, row in enumerate(rows, start=2):
+        with reading(path, "numbers", f"line {number}"):
+            _ = _order(row), float(row["value"]), float(row["seconds"])
+    return rows
 
 
 def write_table(path: Path, rows: Iterable[Row]) -> None:
@@ -117,7 +123,7 @@ def rows_of(folder: Path, cell: Cell, score: Score) -> list[Row]:
     report, run = finished_report(folder), run_folder(folder)
     if report is None or run is None:
         return []
-    facts = json.loads((run / "run.json").read_text("utf-8"))
+    facts = read_json(run / "run.json", "a run folder")
     about = {
         "dataset": cell.dataset,
         "sha256": _sha256(facts)[:12],

@@ -27,6 +27,7 @@ from ..configs import number, positive, unknown
 from ..errors import ConfigError, Interrupted, MissingExtraError
 from ..foreign import code_in
 from ..plugins import Experiment
+from ..record.files import check_contents
 from ..record.interrupts import StopFlag
 from ..record.lock import FolderLock
 from ..reports.report import Report
@@ -134,6 +135,7 @@ def tune(name: str, asked: TuneOptions, given: Sequence[str], command: str) -> N
     optuna = _optuna()
     folder = (asked.out or Path("runs") / f"{name}-tuning").absolute()
     folder.mkdir(parents=True, exist_ok=True)
+    check_contents(folder)  # the database is changed in place
     with FolderLock(folder):
         study = optuna.create_study(
             storage=f"sqlite:///{folder / 'trials.db'}",

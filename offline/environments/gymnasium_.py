@@ -66,7 +66,7 @@ def from_gymnasium(
     host = Copies(first, make, int(limit), label)
     names = column_names(first.observation_space)
     middle = np.asarray(0.5 * (low + high), first.action_space.dtype)
-    host.probe(first, middle)
+    host.probe(middle)
     return host_environment(
         host, label, len(names), low, high, version, columns=_named(first) or (), another=make
     )
@@ -107,9 +107,11 @@ def _called(make: Callable[[], Any], label: Any, expected: str = "one that can b
 
     try:
         made = make()
-    except Exception as error:  # whatever a user's own code raises
-        kind = "" if isinstance(error, gymnasium.error.Error) else f"{type(error).__name__}: "
-        raise ConfigError(f"environment {label}", kind + one_line(error), expected) from error
+    except gymnasium.error.Error as error:
+        raise ConfigError(f"environment {label}", one_line(error), expected) from error
+    except (Exception, SystemExit) as error:  # whatever a user's own code raises
+        found = f"{type(error).__name__}: {one_line(error)}"
+        raise ConfigError(f"environment {label}", found, expected) from error
     if not isinstance(made, gymnasium.Env):
         raise ConfigError(f"environment {label}", type(made).__name__, "a gymnasium.Env")
     return made

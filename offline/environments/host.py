@@ -31,7 +31,7 @@ from .base import (
     rescale,
     row_keys,
 )
-from .spaces import flatten
+from .spaces import flatten, plain_array
 
 
 class _Quiet(logging.Filter):
@@ -65,7 +65,7 @@ class Copies:
         self.copies, self.another = [env], another
         self.space, self.name = env.observation_space, name
         self.limit = max_episode_steps
-        self.stamp = 0
+        self.stamp = self._copy = 0
         self._failure: SimulatorError | None = None
 
     def failure(self) -> SimulatorError | None:
@@ -86,26 +86,26 @@ class Copies:
     def rows(self, count: int) -> list[Any]:
         """The first `count` copies, made where there are fewer."""
         while len(self.copies) < count:
+            self._copy = len(self.copies)
             self.copies.append(self._run(-1, self.another))
         return self.copies[:count]
 
     def starts(self, count: int, offset: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
         """Observations that episodes begin with and those a random action later, `[count, S]` each;
         the same ones every time."""
-        env, rng, seen = self.rows(1)[0], np.random.default_rng(0), []
-        low, high = env.action_space.low, env.action_space.high
+        space, rng, seen = self.copies[0].action_space, np.random.default_rng(0), []
         for seed in range(count):
-            first = self._begin(env, seed)
-            action = rng.uniform(low, high).astype(env.action_space.dtype)
-            seen.append((first, self.take(env, action, 0)[0]))
+            first = self._begin(0, seed)
+            action = rng.uniform(space.low, space.high).astype(space.dtype)
+            seen.append((first, self.take(0, action, 0)[0]))
         first, second = (_float32(np.stack(x) - offset) for x in zip(*seen, strict=True))
         return first, second
 
     def reset(self, seeds: np.ndarray, offset: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
         """Observations `[B, S]` and stamps `[B]` of freshly seeded episodes."""
         seeds = np.asarray(seeds).tolist()
-        rows = self.rows(len(seeds))
-        return self.start([self._begin(env, s) for env, s in zip(rows, seeds, strict=True)], offset)
+        self.rows(len(seeds))
+        return self.start([self._begin(row, seed) for row, seed in enumerate(seeds)], offset)
 
     def step(
         self, actions: np.ndarray, stamps: np.ndarray, time: np.ndarray, offset: Any = 0.0
@@ -119,19 +119,20 @@ class Copies:
         rewards = np.zeros(len(live), np.float32)
         terminated, truncated = np.zeros(len(live), bool), np.zeros(len(live), bool)
         for row in np.flatnonzero(live).tolist():
-            taken = self.take(self.copies[row], actions[row], int(self.time[row]))
+            taken = self.take(row, actions[row], int(self.time[row]))
             self.observations[row], rewards[row], terminated[row], truncated[row] = taken
         self.time += live
         self.done |= terminated | truncated | (self.time >= self.limit)
         return _float32(self.observations - offset), rewards, terminated, truncated
 
-    def take(self, env: Any, action: np.ndarray, at: int) -> tuple[np.ndarray, float, bool, bool]:
+    def take(self, row: int, action: np.ndarray, at: int) -> tuple[np.ndarray, float, bool, bool]:
         """One step of one copy: observation `[S]` float64, reward and the two flags, checked.
 
         Raises:
             SimulatorError: it raised, or gave what is no step.
         """
-        given = self._run(at, env.step, action)
+        self._copy = row
+        given = self._run(at, self.copies[row].step, action)
         if not isinstance(given, tuple) or len(given) != 5:
             self._wrong(at, given, "5 values: observation, reward, terminated, truncated, info")
         observation, reward, terminated, truncated, _ = given
@@ -142,13 +143,14 @@ class Copies:
         ]
         return self._seen(at, observation), reward, flags[0], flags[1]
 
-    def probe(self, env: Any, action: np.ndarray) -> None:
-        """Reset a copy and step it once; raises as `take`."""
-        self._begin(env, 0)
-        self.take(env, action, 0)
+    def probe(self, action: np.ndarray) -> None:
+        """Reset the first copy and step it once; raises as `take`."""
+        self._begin(0, 0)
+        self.take(0, action, 0)
 
-    def _begin(self, env: Any, seed: int) -> np.ndarray:
-        given = self._run(-1, env.reset, seed=seed)
+    def _begin(self, row: int, seed: int) -> np.ndarray:
+        self._copy = row
+        given = self._run(-1, self.copies[row].reset, seed=seed)
         if not isinstance(given, tuple) or len(given) != 2:
             self._wrong(-1, given, "2 values: observation and info")
         return self._seen(-1, given[0])
@@ -156,7 +158,9 @@ class Copies:
     def _run(self, at: int, call: Callable[..., Any], *given: Any, **named: Any) -> Any:
         try:
             return call(*given, **named)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # `sys.exit` and its like would end the training
             found = f"{type(error).__name__}: {one_line(error)}"
             raise self._fail(at, found, "no exception") from error
 
@@ -166,7 +170,7 @@ class Copies:
             if flat.dtype.kind not in "fiub":
                 raise ValueError(f"dtype {flat.dtype}")
             flat = flat.astype(np.float64)
-        except (KeyError, IndexError, ValueError, TypeError) as error:
+        except Exception as error:  # a part of its own class may raise anything
             expected = f"an observation of {type(self.space).__name__} {self.space.shape or ''}"
             raise self._fail(at, f"observation: {one_line(error)}", expected.strip()) from error
         finite = np.isfinite(_float32(flat))
@@ -178,12 +182,15 @@ class Copies:
 
     def _number(self, at: int, name: str, value: Any) -> float:
         """A number, or an array of one."""
-        array = np.asarray(value)
+        try:
+            array = plain_array(value)
+        except ValueError as error:
+            raise self._fail(at, f"{name}: {one_line(error)}", "one number") from error
         if array.size != 1 or array.dtype.kind not in "fiub":
             what = "None" if value is None else f"shape {array.shape}, dtype {array.dtype}"
             raise self._fail(at, f"{name}: {what}", "one number")
         number = float(array.reshape(()))
-        if not np.isfinite(np.float32(number)):
+        if not np.isfinite(_float32(np.asarray(number))):
             raise self._fail(at, f"{name} {number:g}", "a finite number")
         return number
 
@@ -192,7 +199,7 @@ class Copies:
         raise self._fail(at, many, expected)
 
     def _fail(self, at: int, found: str, expected: str) -> SimulatorError:
-        self._failure = SimulatorError(self.name, at, found, expected)
+        self._failure = SimulatorError(self.name, self._copy, at, found, expected)
         return self._failure
 
 

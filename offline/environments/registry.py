@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shlex
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qsl
 
 from jaxrl_rollouts import plugins
-from jaxrl_rollouts.errors import ConfigError, MissingExtraError
+from jaxrl_rollouts.errors import ConfigError, MissingExtraError, foreign_code
 
 from .acrobot import ACROBOT
 from .base import Environment, unknown_name
@@ -143,7 +144,7 @@ def make(name: str | Any, **options: Any) -> Environment:
 def make_named(name: str) -> Environment:
     """`make` for a name that stands in a file: a dataset's, or a trained policy's."""
     if ":" in name:
-        hint = f"if you trust it, name it yourself: --environment {name}"
+        hint = f"if you trust it, name it yourself: --environment {shlex.quote(name)}"
         raise ConfigError("environment", name, "a name for which no code is imported", hint)
     return make(name)
 
@@ -223,7 +224,8 @@ def _factory(base: str) -> Callable[[], Any] | None:
 
 def _made(factory: Callable[[], Any], name: str, limit: int | None) -> Environment:
     """What a factory makes, under the name that finds it again."""
-    made = factory()
+    with foreign_code("environment", name, "a function that makes an environment"):
+        made = factory()
     if isinstance(made, Environment):
         if limit is not None:
             raise ConfigError(f"environment {name}", "max_episode_steps", "no options")

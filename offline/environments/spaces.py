@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.outside import to_array
+
 SCOPE = "only vectors of real numbers are supported, as observations and as actions"
 
 
@@ -39,7 +42,12 @@ def flatten(space: Any, values: Any, rows: bool = False) -> np.ndarray:
     if inner is not None:
         parts = [flatten(one, values[key], rows) for key, one in inner.items()]
         return np.concatenate(parts, -1)
-    kind, array = type(space).__name__, np.asarray(values)
+    kind, array = type(space).__name__, plain_array(values)
+    if kind == "Discrete" and not rows and array.size == 1:
+        array = array.reshape(())
+    expected = array.shape[:1] * rows + tuple(space.shape)
+    if array.shape != expected:
+        raise ValueError(f"shape {list(array.shape)}, expected {list(expected)}")
     if kind == "Discrete":
         return _one_hot(array - space.start, int(space.n))
     if kind == "MultiDiscrete":
@@ -48,13 +56,20 @@ def flatten(space: Any, values: Any, rows: bool = False) -> np.ndarray:
             _one_hot(array[..., i] - starts[i], int(n)) for i, n in enumerate(space.nvec.tolist())
         ]
         return np.concatenate(parts, -1)
-    expected = array.shape[:1] * rows + tuple(space.shape)
-    if array.shape != expected:
-        raise ValueError(f"shape {list(array.shape)}, expected {list(expected)}")
     return array.reshape(*array.shape[:1] * rows, -1)
 
 
+def plain_array(values: Any) -> np.ndarray:
+    """`values` as numpy; `ValueError` of masked entries, lists of several lengths and objects."""
+    try:
+        return to_array("", "", values)
+    except DataError as error:
+        raise ValueError(str(error.found)) from error
+
+
 def _one_hot(index: np.ndarray, size: int) -> np.ndarray:
+    if index.dtype.kind == "f" and (index != np.floor(index)).any():
+        raise ValueError("a number that is not whole, for one of several kinds")
     if ((index < 0) | (index >= size)).any():
         raise ValueError(f"a value outside the {size} of the space")
     return np.eye(size, dtype=np.float32)[index.astype(np.int64)]

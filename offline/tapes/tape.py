@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.errors import DataError, one_line
 from jaxrl_rollouts.numpy_files import read_npz
 from jaxrl_rollouts.record.files import write_atomically
 
@@ -110,8 +110,8 @@ def read_tape(path: Path) -> Tape:
 def _facts(path: Path, stored: np.ndarray) -> dict[str, Any]:
     try:
         facts = json.loads(stored.tobytes())
-    except ValueError as error:
-        raise DataError(path, "facts", str(error), "JSON") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(path, "facts", one_line(error), "JSON") from None
     if not isinstance(facts, dict) or not isinstance(facts.get("environment"), str):
         raise DataError(path, "facts", "no environment", 'JSON with "environment"')
     return facts

@@ -50,6 +50,12 @@ def test_scalars_of_yaml_are_those_of_version_1_2(text: str, value: Any) -> None
     assert math.isnan(load_yaml(".nan"))
 
 
+@pytest.mark.parametrize("text", ["1: a\n0x1: b", "~: 1\nnull: 2", "{yes: 1, on: 2}"])
+def test_a_key_may_not_be_given_twice_in_two_ways(text: str) -> None:
+    with pytest.raises(ValueError, match="twice, written in two ways"):
+        load_yaml(text)
+
+
 def bomb() -> str:
     lines = ["a0: &a0 [x, x]"]
     lines += [f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 40)]
@@ -118,8 +124,8 @@ def test_what_is_plain_is_read_as_it_is() -> None:
 
 def test_a_file_of_settings_is_small_text(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
-    path.write_bytes(b"# " + b"x" * MOST)
-    with pytest.raises(ConfigError, match=r"--config: .*more than 4,000,000 bytes"):
+    path.write_bytes(b"# " + b"x" * MOST["YAML"])
+    with pytest.raises(ConfigError, match=r"--config: .*more than 100,000 bytes"):
         read_settings(path, "toy")
     path.write_bytes(b"a: \xff")
     with pytest.raises(ConfigError, match="no text"):

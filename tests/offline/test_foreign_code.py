@@ -12,7 +12,9 @@ import pytest
 
 from jaxrl_rollouts import plugins
 from jaxrl_rollouts.errors import CheckpointError, ConfigError
+from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.record.folder import RunFolder
+from jaxrl_rollouts.sweep import bench
 from jaxrl_rollouts.sweep.plan import Plan, Task, read_plan, write_plan
 
 pytest.importorskip("gymnasium")
@@ -105,9 +107,48 @@ def test_what_the_user_names_is_imported(ended: dict, place: Path) -> None:
 
 
 def test_a_plan_has_no_trust_of_its_own(tmp_path: Path) -> None:
-    folder = sweep(tmp_path / "sweep", "--trust", "evil:make", "--config", "evil.yaml")
-    with pytest.raises(CheckpointError, match="one: found --trust, expected a plan"):
+    folder = sweep(tmp_path / "sweep", "--logger", "evil:make", "--config", "evil.yaml")
+    data = json.loads((folder / "plan.json").read_text().replace("--logger", "--trust"))
+    del data["digest"]
+    (folder / "plan.json").write_text(json.dumps(data))
+    with pytest.raises(CheckpointError, match="task one: found '--trust', expected no such"):
         read_plan(folder)
+
+
+@pytest.mark.parametrize("word", ["--publish=/x", "--out", "--trust"])
+def test_a_suite_has_no_options_of_its_user(tmp_path: Path, word: str) -> None:
+    name, _, value = word.lstrip("-").partition("=")
+    (tmp_path / "theirs.toml").write_text(
+        f'question = "q"\njob = "offline"\ndatasets = ["pendulum-mixed"]\n[methods.bc]\n'
+        f'[options]\n{name} = "{value or tmp_path}"\n'
+    )
+    with pytest.raises(ConfigError, match=f"found '--{name}', expected no such option"):
+        bench.run(str(tmp_path / "theirs.toml"), table=tmp_path / "t.csv", out=tmp_path / "runs")
+    assert [path.name for path in tmp_path.iterdir()] == ["theirs.toml"]
+
+
+FAILING = {
+    "def make(:": "SyntaxError",
+    "import sys; sys.exit(0)": "SystemExit: 0",
+    "raise RuntimeError('one\\ntwo')": "RuntimeError: one two",
+    "def make():\n    raise SystemExit(0)": "SystemExit: 0",
+    "def make():\n    raise OSError(2, 'no robot')": "FileNotFoundError: .*no robot",
+    "class Gone(BaseException): ...\ndef make():\n    raise Gone": "Gone",
+}
+
+
+@pytest.mark.parametrize("number", range(len(FAILING)))
+def test_code_that_fails_ends_in_one_line_and_never_the_process(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, says = list(FAILING.items())[number]
+    monkeypatch.syspath_prepend(tmp_path)
+    name = f"failing_{number}:make"
+    (tmp_path / f"failing_{number}.py").write_text(text)
+    monkeypatch.setattr(plugins, "_TRUSTED", {name})
+    with pytest.raises(ConfigError, match=f"environment: found '{name}'.*{says}") as caught:
+        make(name)
+    assert "\n" not in str(caught.value) and caught.value.__cause__ is not None
 
 
 def test_typed_names_are_those_of_options_that_take_code() -> None:
@@ -124,6 +165,13 @@ def test_a_name_is_trusted_with_and_without_its_options(monkeypatch: pytest.Monk
     for other in ("json:dumps", "json:loads.x", "Json:loads"):
         with pytest.raises(ConfigError, match="--trust"):
             plugins.import_trusted("environment", other)
+
+
+def test_a_name_is_quoted_in_what_is_to_be_typed() -> None:
+    name = "$(touch ran).py:Mine"
+    with pytest.raises(ConfigError) as caught:
+        plugins.check_trusted("method", [name])
+    assert f"--trust '{name}'" in str(caught.value)
 
 
 PLUGIN = """

@@ -243,6 +243,8 @@ MISSING = object()
         *(("remembers", value) for value in (None, 1, "true")),
         *(("action_low", value) for value in ([1, 2], ["a"], 3, [None], [[1]], {"a": 1})),
         ("action_high", [float("inf")]),
+        ("action_low", [10**400]),
+        ("memory", [[[4], "(,)f4"]]),
     ],
 )
 def test_facts_of_another_program_are_refused(
@@ -250,9 +252,20 @@ def test_facts_of_another_program_are_refused(
 ) -> None:
     facts = {key: old for key, old in whole[0].items() if key != name}
     facts |= {} if value is MISSING else {name: value}
-    with pytest.raises(ValueError, match=r"policy\.json: found .*expected") as caught:
+    with pytest.raises(ValueError, match=r"policy\.json: found .*(expected|than a)") as caught:
         load_exported(altered(tmp_path, facts, whole[1]))
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+def test_an_action_that_is_not_finite_is_refused() -> None:
+    def act(values: Any, *_: Any) -> Any:
+        return np.where(values[:, :1] > 0, np.nan, 0.5), values[:, :1]
+
+    facts = {"observation_size": 3, "action_size": 1, "remembers": False, "memory": []}
+    player = exported.Player(act, facts)
+    assert player(np.zeros(3)) == 0.5
+    with pytest.raises(ValueError, match="action: found a number that is not finite"):
+        player(np.ones(3))
 
 
 def test_a_program_that_calls_what_lies_outside_is_never_run(tmp_path: Path) -> None:

@@ -78,6 +78,10 @@ def test_a_kept_program_gives_the_same_bits_and_a_damaged_one_is_made_anew(tmp_p
         for number, entry in enumerate(programs.glob("*/*-cache") if how == "damaged" else ()):
             data = entry.read_bytes()
             entry.write_bytes((data[: len(data) // 2], b"", b"x" * 9)[number % 3])
+            if number % 4 == 1:
+                entry.unlink()
+                entry.mkdir()
+                (entry / "inside").write_bytes(data)
         environment = {**clean, "JAXRL_ROLLOUTS_CACHE": str(programs)}
         command = [sys.executable, "-c", PROGRAM]
         done = subprocess.run(command, env=environment, capture_output=True, text=True)

@@ -100,9 +100,10 @@ def test_a_wrong_suite_is_named(file: Path, old: str, new: str, message: str) ->
 
 
 def test_what_is_no_suite(file: Path, tmp_path: Path) -> None:
-    file.write_text("question = ")
-    with pytest.raises(DataError, match="TOML"):
-        read_suite(file)
+    for text in ("question = ", "a = " + "[" * 100_000, "a = 1\na = 2"):
+        file.write_text(text)
+        with pytest.raises(DataError, match="TOML"):
+            read_suite(file)
     with pytest.raises(ConfigError, match="expected a suite's TOML file"):
         bench.find_suite(str(tmp_path / "none"))
 
@@ -162,6 +163,39 @@ def test_other_columns_are_refused(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("dataset,value\na,1\n")
     with pytest.raises(DataError, match="columns: found dataset, value"):
         read_table(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (",0,", ",zero,", "line [0-9]+: found invalid literal"),
+        (",return,", ",return,x", "line [0-9]+: found could not convert"),
+        ("d-one", "d\udcff", "file: found 'utf-8' codec"),
+        ("d-one", "d\x00", "found|expected"),
+    ],
+)
+def test_a_damaged_table_is_one_line(filled: Path, old: str, new: str, says: str) -> None:
+    text = filled.read_text().replace(old, new)
+    filled.write_bytes(text.encode(errors="surrogateescape"))
+    if "\x00" in new:
+        read_table(filled)  # a name like any other
+        return
+    with pytest.raises(DataError, match=says) as caught:
+        read_table(filled)
+    assert "\n" not in str(caught.value)
+    filled.unlink()
+    filled.mkdir()
+    with pytest.raises(DataError, match="found a folder"):
+        read_table(filled)
+
+
+def test_a_page_takes_the_place_of_a_link(file: Path, filled: Path, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("kept")
+    for name in ("page.md", "page-profile.png"):
+        (tmp_path / name).symlink_to(precious)
+    bench.table(str(file), table=filled, page=tmp_path / "page.md")
+    assert precious.read_text() == "kept" and "MOPO" in (tmp_path / "page.md").read_text()
 
 
 @pytest.fixture

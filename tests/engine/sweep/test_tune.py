@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.plugins import Experiment
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.reports.report import Report, load_report
@@ -133,6 +133,16 @@ def test_what_cannot_be_tuned_is_refused(tmp_path: Path, runs: list[Task]) -> No
     assert "--kind" in refused("kind=steep,round")
     known = refused("x=0:1", "layers=1:2", "kind=steep", metric="hight")
     assert "--metric: found 'hight'" in known and "height" in known
+
+
+def test_a_database_that_is_a_link_is_refused(tmp_path: Path, runs: list[Task]) -> None:
+    (tmp_path / "precious").write_text("kept")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "trials.db").symlink_to(tmp_path / "precious")
+    asked = TuneOptions(("x=0:4",), 1, metric="height", out=tmp_path / "out")
+    with pytest.raises(DataError, match=r"trials\.db: file: found a link to .*precious"):
+        tune("hill", asked, [], "tune hill")
+    assert (tmp_path / "precious").read_text() == "kept" and not runs
 
 
 def test_spans_are_read() -> None:

@@ -124,6 +124,10 @@ def raises(*_: Any) -> Any:
     raise RuntimeError("simulator crashed")
 
 
+def ends() -> Any:
+    raise GeneratorExit("over")
+
+
 ZERO = np.zeros(2)
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "step raises": ({"step": raises}, "step 0: found RuntimeError: simulator crashed"),
@@ -138,6 +142,24 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "text": ({"reset": lambda s, **k: (np.array(["a", "b"]), {})}, "observation: dtype <U1"),
     "no observation": ({"reset": lambda s, **k: (None, {})}, "reset: found observation"),
     "NaN at once": ({"reset": lambda s, **k: (ZERO * np.nan, {})}, "reset: found nan in entry 0"),
+    "masked": ({"reset": lambda s, **k: (np.ma.array(ZERO, mask=[1, 0]), {})}, "1 masked entr"),
+    "a hidden reward": (
+        {"step": lambda s, a: (ZERO, np.ma.masked, False, False, {})},
+        "reward: 1 masked entries",
+    ),
+    "a ragged reward": (
+        {"step": lambda s, a: (ZERO, [1, [2]], False, False, {})},
+        "reward: lists of several lengths",
+    ),
+    "a ragged flag": (
+        {"step": lambda s, a: (ZERO, 1.0, [1, [2]], False, {})},
+        "terminated: lists of several lengths",
+    ),
+    "no array": (
+        {"step": lambda s, a: (type("Bad", (), {"__array__": raises})(), 1.0, False, False, {})},
+        "observation: simulator crashed",
+    ),
+    "ends the process": ({"step": lambda s, a: ends()}, "found GeneratorExit: over"),
     "overflow": (
         {"step": lambda s, a: (ZERO + 1e300, 1.0, False, False, {})},
         "found 1e.300 in ent",
@@ -189,7 +211,7 @@ def test_what_goes_wrong_later_stops_with_step_and_name(
     env = from_gymnasium(type("Late", (Later,), wrong), max_episode_steps=9)
     policy, key = random_policy(1), jax.random.key(0)
     for play in (evaluate, lambda *given: collect(*given, episodes=2)):
-        with pytest.raises(SimulatorError, match=f"environment Late: step 3: found {says}"):
+        with pytest.raises(SimulatorError, match=f"environment Late: copy 0, step 3: found {says}"):
             play(env, policy, None, key)
     jax.effects_barrier()  # nothing is left behind
     assert "Traceback" not in capfd.readouterr().err and not caplog.records
