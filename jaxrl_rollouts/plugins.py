@@ -196,7 +196,8 @@ def check_trusted(setting: str, names: Sequence[str]) -> None:
     """`ConfigError` for the first name of code that `trust` was not given."""
     for name in names:
         if name.partition("?")[0] not in _TRUSTED:
-            hint = f"if you know it, add --trust {shlex.quote(name)}, or call jaxrl_rollouts.plugins.trust"
+            hint = f"if you know it, add --trust {shlex.quote(name)}"
+            hint += ", or call jaxrl_rollouts.plugins.trust"
             raise ConfigError(setting, name, "no code to import but what you name", hint)
 
 

@@ -183,10 +183,10 @@ class Copies:
     def _number(self, at: int, name: str, value: Any) -> float:
         """A number, or an array of one."""
         try:
-            array = plain_array(value)
+            array = plain_array(np.nan if value is None else value)
         except ValueError as error:
             raise self._fail(at, f"{name}: {one_line(error)}", "one number") from error
-        if array.size != 1 or array.dtype.kind not in "fiub":
+        if value is None or array.size != 1 or array.dtype.kind not in "fiub":
             what = "None" if value is None else f"shape {array.shape}, dtype {array.dtype}"
             raise self._fail(at, f"{name}: {what}", "one number")
         number = float(array.reshape(()))
