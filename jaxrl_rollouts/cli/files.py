@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, one_line
+from ..foreign import check_file
 from ..strict import DEPTH, load_json, load_yaml
 
 # Bytes of a file with settings; a second of reading each.
@@ -20,7 +21,10 @@ def read_settings(path: Path, experiment: str) -> tuple[str | None, Any]:
         path: a YAML or JSON file, keys nested or dotted (`study.seeds: 3`); or a run's `run.json`,
             or its folder.
     """
-    path = path / "run.json" if path.is_dir() else path
+    if path.is_dir():
+        path = path / "run.json"
+        if path.exists():  # a pipe in a stranger's folder never answers
+            check_file(path, "the record of a run")
     kind, load = ("JSON", load_json) if path.suffix == ".json" else ("YAML", load_yaml)
     text = _text(path, MOST[kind])
     try:

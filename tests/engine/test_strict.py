@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jaxrl_rollouts.cli.files import MOST, nested, read_settings
-from jaxrl_rollouts.errors import CheckpointError, ConfigError
+from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError
 from jaxrl_rollouts.record.files import read_json
 from jaxrl_rollouts.strict import DEPTH, load_json, load_yaml
 
@@ -133,5 +134,9 @@ def test_a_file_of_settings_is_small_text(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="5000 dots"):
         nested({"a" + ".a" * 5000: 1}, "a.yaml")
     path = tmp_path / "run.json"
+    os.mkfifo(path)
+    with pytest.raises(DataError, match="run.json: file: found a pipe"):
+        read_settings(tmp_path, "toy")
+    path.unlink()
     path.write_text(json.dumps({"experiment": "toy", "preset": ["x"], "config": {}}))
     assert read_settings(path, "toy") == (None, {})
