@@ -156,7 +156,7 @@ def test_a_damaged_plan_and_names_that_lead_elsewhere_are_refused(tmp_path: Path
     elsewhere = {**task, "arguments": [*task["arguments"], "--publish=/elsewhere"]}
     for wrong in ({"tasks": 3}, {"tasks": [{**task, "name": "../up"}]}, {"tasks": [elsewhere]}):
         (tmp_path / "plan.json").write_text(json.dumps(data | wrong))
-        with pytest.raises(CheckpointError, match="expected a pl"):
+        with pytest.raises(CheckpointError, match="expected a pl|no such option"):
             read_plan(tmp_path)
 
 
