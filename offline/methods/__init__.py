@@ -36,6 +36,7 @@ MethodName = Literal[
     "synther",
     "pgd",
     "planner",
+    "online_sac",
 ]
 METHODS = Registry(
     "method",
@@ -67,5 +68,6 @@ METHODS = Registry(
         "synther": f"{_OFFLINE}.methods.synther:Synther",
         "pgd": f"{_OFFLINE}.methods.pgd:Pgd",
         "planner": f"{_OFFLINE}.agents.planner:Planner",
+        "online_sac": f"{_OFFLINE}.online.learner:OnlineSac",
     },
 )

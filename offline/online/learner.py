@@ -10,8 +10,8 @@ and Applications", algorithm 1, with the environment's and the gradient's steps 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,19 +20,24 @@ import numpy as np
 from jaxrl_rollouts import replay
 from jaxrl_rollouts.configs import check, number, positive
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.loop import evenly
 from jaxrl_rollouts.replay import Replay
 from jaxrl_rollouts.trees import PyTree
 
 from ..agents.sac import SacConfig
 from ..collect import random_policy
 from ..data import Transitions
+from ..environments import make
 from ..environments.base import Environment, EnvironmentState, restart
+from ..environments.stateless import stateless
 from ..evaluation import Policy
-from ..method import Agent, Learner, learn
+from ..matching import is_simulator, same_columns
+from ..method import Agent, Job, Learner, Method, Prepared, learn
+from ..task import Task
 
 
-@dataclass(frozen=True)
-class OnlineConfig:
+@dataclass(frozen=True, kw_only=True)
+class Acting:
     """How acting and learning alternate.
 
     Attributes:
@@ -40,23 +45,14 @@ class OnlineConfig:
         rows: steps in all of them together between two blocks of gradient steps.
         warmup: steps of uniformly random actions before anything is learned.
         update_ratio: gradient steps for each step in the simulator.
-        batch_size: rows in a gradient step.
         capacity: rows that the replay buffer keeps; None keeps all.
-        looks: evaluations, evenly spread; the policy of each is kept.
-        episodes: in each evaluation, with the mean action.
-        tape: act with actions rounded to float16 and keep the simulator's positions and velocities
-            beside the rows, so that the replay buffer can be written as a tape (`data.tapes`).
     """
 
     environments: int = positive(10)
     rows: int = positive(200)
     warmup: int = positive(5_000)
     update_ratio: float = number(1.0, above=0)
-    batch_size: int = positive(256)
     capacity: int | None = None
-    looks: int = positive(20)
-    episodes: int = positive(5)
-    tape: bool = False
 
     def validate(self) -> None:
         for name in ("rows", "warmup"):
@@ -74,13 +70,31 @@ class OnlineConfig:
         """Gradient steps of an iteration."""
         return round(self.rows * self.update_ratio)
 
-    def iterations(self, steps: int) -> int:
-        """Iterations that come nearest to `steps` in the simulator, and fit the looks."""
-        return max(round((steps - self.warmup) / self.rows / self.looks), 1) * self.looks
-
     def steps_at(self, iteration: Any) -> Any:
         """Steps in the simulator after so many iterations."""
         return self.warmup + iteration * self.rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnlineConfig(Acting):
+    """What `train_online` is asked for beside the agent.
+
+    Attributes:
+        batch_size: rows in a gradient step.
+        looks: evaluations, evenly spread; the policy of each is kept.
+        episodes: in each evaluation, with the mean action.
+        tape: act with actions rounded to float16 and keep the simulator's positions and velocities
+            beside the rows, so that the replay buffer can be written as a tape (`data.tapes`).
+    """
+
+    batch_size: int = positive(256)
+    looks: int = positive(20)
+    episodes: int = positive(5)
+    tape: bool = False
+
+    def iterations(self, steps: int) -> int:
+        """Iterations that come nearest to `steps` in the simulator, and fit the looks."""
+        return max(round((steps - self.warmup) / self.rows / self.looks), 1) * self.looks
 
 
 class OnlineState(NamedTuple):
@@ -172,11 +186,11 @@ def _update(
     agent: Agent,
     env: Environment,
     config: OnlineConfig,
-    every: int,
+    places: tuple[int, ...],
     state: OnlineState,
     data: Any,
 ) -> tuple[OnlineState, dict[str, jax.Array]]:
-    """Act, remember, learn; `every` so many iterations the policy is kept."""
+    """Act, remember, learn; after the iterations in `places` the policy is kept."""
     del data
     act_key, learn_key = jax.random.split(jax.random.fold_in(state.key, state.iteration))
     count = config.rows // config.environments
@@ -189,8 +203,9 @@ def _update(
 
     learned, metrics = learn(agent, state.agent, learn_key, draw, config.per_iteration)
     done = state.iteration + 1
+    now = jnp.asarray(places) == done
     # A slot past the end is never written to.
-    slot = jnp.where(done % every == 0, done // every - 1, config.looks)
+    slot = jnp.where(now.any(), now.argmax(), config.looks)
     looks = jax.tree.map(
         lambda all_of, now: all_of.at[slot].set(now, mode="drop"), state.looks, learned.actor
     )
@@ -199,19 +214,62 @@ def _update(
 
 
 @functools.lru_cache(maxsize=8)
-def make_online(env: Environment, agent: SacConfig, config: OnlineConfig, steps: int) -> Learner:
+def make_online(
+    env: Environment, agent: SacConfig, config: OnlineConfig, iterations: int
+) -> Learner:
     """An online learner; its data are `()`. Equal arguments give the same functions."""
     check(config)
     if env.host:
         expected = "MuJoCo of Gymnasium, gymnax, brax, or one in jax"
         hint = "its state can be kept in no checkpoint"
         raise ConfigError("environment", env.name, expected, hint)
-    iterations = config.iterations(steps)
     made = agent.make(env.observation_size, env.action_size, iterations * config.per_iteration)
     capacity = config.capacity or config.steps_at(iterations)
     return Learner(
         made,
         functools.partial(_begin, made, env, config, capacity),
-        functools.partial(_update, made, env, config, iterations // config.looks),
+        functools.partial(
+            _update, made, env, config, tuple(sorted(evenly(iterations, config.looks)))
+        ),
         config.per_iteration,
     )
+
+
+def simulator(environment: Any) -> Environment:
+    """What `make` makes, with pure steps where it is of Gymnasium's MuJoCo.
+
+    Raises:
+        ConfigError, MissingExtraError: see `make`.
+    """
+    env = make(environment)
+    return stateless(env.name) if env.host and env.name.startswith("mujoco/") else env
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnlineSac(Acting, Method):
+    """SAC that acts in the simulator of a dataset, of which it reads no row.
+
+    Attributes:
+        steps: gradient steps in all; `update_ratio` of them follow each step in the simulator.
+        batch_size: rows of the replay buffer in a gradient step.
+        agent: settings of SAC or EDAC.
+    """
+
+    name: ClassVar[str] = "online_sac"
+    reads_disk: ClassVar[bool] = True
+    agent: SacConfig = SacConfig(hidden_dims=(256, 256))
+
+    def prepare(self, task: Task, job: Job) -> Prepared:
+        env = task.env
+        if not is_simulator(env):
+            raise ConfigError("environment", "none", f"a simulator for {self.name} to act in")
+        if env.host:
+            env = same_columns(task.dataset, simulator(env.name))
+        acting = {f.name: getattr(self, f.name) for f in fields(Acting)}
+        looks = {"looks": job.evaluations, "episodes": job.episodes}
+        config = OnlineConfig(**acting, **looks, batch_size=self.batch_size)
+        iterations = max(round(self.steps / config.per_iteration), 1)
+        learner = make_online(env, self.agent, config, iterations)
+        played = f"{config.steps_at(iterations):,} steps of its own in {env.name}"
+        source = task._replace(synthetic=f"Data: no row of the dataset; {played}, for each seed.")
+        return Prepared(learner, (), iterations, self.agent, env, source)

@@ -120,8 +120,8 @@ def _write(
     from ..data import episode_returns
     from ..tapes.replay import load_tape
     from ..tapes.tape import write_tape
+    from .learner import simulator
     from .tapes import make_tape
-    from .train import simulator
 
     write_tape(path, make_tape(kind, simulator(environment), training, rows, seed))
     data = load_tape(path)

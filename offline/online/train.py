@@ -14,22 +14,21 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxrl_rollouts import loop
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
 from ..agents.model_free import ModelFree
 from ..agents.sac import SacConfig
-from ..environments import Environment, make
-from ..environments.stateless import stateless
+from ..environments import Environment
 from ..evaluation import check_count
 from ..method import Agent
 from ..policy import Policy
 from ..saved_policies import LAST, policy_of, save_policy
-from ..training import evaluator
-from .learner import OnlineConfig, make_online
+from ..training import evaluator, train_learner
+from .learner import OnlineConfig, make_online, simulator
 
 STAGE = "sac"
 DEFAULT = SacConfig(hidden_dims=(256, 256))
@@ -50,7 +49,7 @@ class Online(NamedTuple):
     agent: Agent
     settings: SacConfig
     config: OnlineConfig
-    trained: loop.Trained
+    trained: Trained
 
     @property
     def returns(self) -> np.ndarray:
@@ -139,18 +138,17 @@ def train_online(
     check_count("steps", steps)
     check_count("seeds", seeds)
     env = simulator(environment)
-    learner = make_online(env, settings, online, steps)
-    train_key, play_key = jax.random.split(jax.random.key(seed))
     iterations = online.iterations(steps)
+    learner = make_online(env, settings, online, iterations)
+    train_key, play_key = jax.random.split(jax.random.key(seed))
     play = evaluator(learner, env, play_key, online.episodes, discount=settings.discount)
-    trained = loop.train_loop(
-        learner.update,
-        learner.init,
-        jax.random.split(train_key, seeds),
+    trained = train_learner(
+        learner,
+        (),
+        train_key,
+        seeds=seeds,
         iterations=iterations,
         stage=stage,
-        unit="steps",
-        units_per_iteration=online.rows,
         evaluate=play,
         evaluate_every=iterations // online.looks,
         context=context,
@@ -159,16 +157,6 @@ def train_online(
     if context:
         outcome.save(context.folder.stage(stage))
     return outcome
-
-
-def simulator(environment: Any) -> Environment:
-    """What `make` makes, with pure steps where it is of Gymnasium's MuJoCo.
-
-    Raises:
-        ConfigError, MissingExtraError: see `make`.
-    """
-    env = make(environment)
-    return stateless(env.name) if env.host and env.name.startswith("mujoco/") else env
 
 
 def _settings(agent: SacConfig | None) -> SacConfig:

@@ -16,7 +16,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "pages"
 RESULTS = ROOT / "experiments" / "results"
 # A page may tell several names.
-TOLD = {"sac": "sac_edac", "edac": "sac_edac", "neubay_markov": "neubay"}
+TOLD = {"sac": "sac_edac", "edac": "sac_edac", "neubay_markov": "neubay"} | {
+    "online_sac": "sac_edac"
+}
 
 pytestmark = pytest.mark.skipif(not PAGES.is_dir(), reason="no docs beside an installed package")
 

@@ -15,9 +15,11 @@ from jaxrl_rollouts import offline
 from jaxrl_rollouts.errors import ConfigError, Interrupted
 from jaxrl_rollouts.offline.collect import random_policy
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
-from jaxrl_rollouts.offline.online.learner import OnlineConfig, act
+from jaxrl_rollouts.offline.online.learner import OnlineConfig, act, make_online
 from jaxrl_rollouts.offline.online.report import online_report
 from jaxrl_rollouts.offline.online.train import Online
+from jaxrl_rollouts.offline.task import keys_of
+from jaxrl_rollouts.offline.training import train_learner
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 
@@ -63,6 +65,20 @@ def test_what_a_training_leaves(pendulum: Online) -> None:
     assert all(jax.tree.leaves(different)), "a look keeps the policy of its own time"
     action = pendulum.policy(1)(np.zeros(3, np.float32))
     assert action.shape == (1,) and np.abs(action) <= 2
+
+
+def test_it_is_a_method_like_the_others() -> None:
+    job: dict[str, Any] = {"seeds": 2, "evaluations": 2, "episodes": 2}
+    own = {"environments": 2, "rows": 20, "warmup": 40, "update_ratio": 0.5, "batch_size": 16}
+    asked = offline.recipe("online_sac", "paper", steps=40, agent={"hidden_dims": (8, 8)}, **own)
+    result = offline.train("pendulum-mixed", asked, **job)
+    learner = make_online(PENDULUM, SAC.acts, TINY, 4)
+    alone = train_learner(learner, (), keys_of(0)[0], seeds=2, iterations=4)
+    jax.tree.map(np.testing.assert_array_equal, result.actors, alone.state.agent.actor)
+    assert result.steps == 40 and "120 steps of its own in pendulum" in result.source.synthetic
+    assert result.policy(1, best=True)(np.zeros(3, np.float32)).shape == (1,)
+    with pytest.raises(ConfigError, match="expected a simulator for online_sac"):
+        offline.train("pendulum-mixed", asked, environment="none", **job)
 
 
 class Stop:
