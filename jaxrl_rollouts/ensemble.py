@@ -161,6 +161,7 @@ def max_pairwise(means: jax.Array, stds: jax.Array) -> jax.Array:
 
     `[N, B, O]` means and stds to `[B]`.
     """
+    # All pairs: the farthest two disagree most, wherever the mean of all members lies.
     del stds
     gaps = jnp.linalg.norm(means[:, None] - means[None], axis=-1)
     return gaps.max((0, 1))

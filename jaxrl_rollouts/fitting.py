@@ -156,6 +156,7 @@ def init(parts: FitParts, key: jax.Array, data: FitData | None = None) -> FitSta
     del data
     init_key, key = jax.random.split(key)
     params = parts.members.init(init_key)
+    # Infinite, so that the first epoch's members are snapshots whatever their error.
     worst = jnp.full((parts.config.members,), jnp.inf)
     moments, zero = parts.optimiser.init(params), jnp.int32(0)
     return FitState(params, moments, params, worst, zero, zero, key)

@@ -141,7 +141,8 @@ def train_loop(
     _check_rows(data, per_seed, seeds)
     facts = warnings_of(about) | {f"{unit} of an iteration": units_per_iteration}
     # Which seeds these are is part of a checkpoint: another seed's training is not continued.
-    facts |= seed_facts(keys)  # before they are consumed
+    # Read here, since the program that makes the first state consumes them.
+    facts |= seed_facts(keys)
     # `init` may return one buffer for two equal leaves; chunks donate each leaf, so copy first.
     state = jax.tree.map(jnp.copy, beginning(init, axes)(keys, data))
     saved = Checkpoints(stage, context, evaluate, facts, save_every_seconds)
@@ -149,16 +150,19 @@ def train_loop(
     # Seeds that diverged before the interruption stay dropped after it.
     alive = Seeds(stage, seeds, on_divergence, reached.diverged)
     output = Output(stage, context, reached, iterations, unit, units_per_iteration)
-    over = mesh or devices.mesh_for(seeds)  # checkpoints hold whole states, wherever trained
+    # Chosen anew in every session: checkpoints hold whole states, wherever they were trained.
+    over = mesh or devices.mesh_for(seeds)
     if over is None and alone and processes.several():
         over = devices.mesh_along(*alone)
     calls = _Calls(update, data, feed, axes, schedule)
     reached = reached._replace(state=calls.place(reached.state, per_seed, over))
     whole = functools.partial(_whole, seeds=seeds, over=over, own=mesh)
+    # An evaluation or a gathered state keeps a second copy alive beside the donated one.
     copies = 2 if evaluate or over else 1
     running = _Running(
         schedule, calls, alive, saved, output, evaluate, finished, whole, context, copies
     )
+    # Watched: a process that ended would leave the others waiting for it in a collective for ever.
     with output.progress, closing(feed), processes.watched("resume the run"):
         state, spent = running.run(reached, began - reached.spent.wall)
     state = alive.marked(whole(state)) if alive.diverged else whole(state)
@@ -246,6 +250,7 @@ class _Schedule(NamedTuple):
 
     def length(self, iteration: int) -> int:
         """Iterations of the next call: up to a multiple of `chunk`, whatever was done before."""
+        # Counted from zero, not from here: a resumed run has the same programs and means.
         return min(self.chunk - iteration % self.chunk, self.iterations - iteration)
 
     def due(self, iteration: int) -> bool:

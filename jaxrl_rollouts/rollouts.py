@@ -209,6 +209,7 @@ def rollout(
         member = fixed if members is None else draw_members(members, draw_key, batch)
         next_state, out = model.step(params, step_key, state, action, member)
         chex.assert_shape(list(out), (batch,))
+        # Measured after the step: the row whose uncertainty is too large is kept, as NEUBAY does.
         cut = _cut(out, t == horizon - 1, threshold)
         ended = cut | (out.terminated if stop_at_termination else False)
         step = Step(
@@ -254,6 +255,7 @@ def _check(horizon: int, early_exit: int | None, members: Members | None) -> Non
 def _chunked(advance: Callable, carry: tuple, horizon: int, chunk: int) -> Trajectory:
     """The same scan in pieces of `chunk` steps, left as soon as no row is alive."""
     count = -(-horizon // chunk)
+    # Shapes only: `record` may keep anything, and a step computed for them would be thrown away.
     shapes = jax.eval_shape(advance, carry, jnp.int32(0))[1]
     # Whole chunks: the last one may run past the horizon, and is cut off at the end.
     buffers = jax.tree.map(lambda s: jnp.zeros((count * chunk, *s.shape), s.dtype), shapes)

@@ -159,6 +159,7 @@ class _Sampling(NamedTuple):
         return self.guidance.correct(self.guide_params, x, sigma, self.own)
 
     def noise(self, x: jax.Array, index: jax.Array) -> jax.Array:
+        # Keyed by the step's number: with and without a guide samples see the same noise.
         return draws.normal(jax.random.fold_in(self.key, index), x.shape)
 
     def prepared(
@@ -234,6 +235,7 @@ def sample(
     config, edm, guidance = config or SamplerConfig(), edm or EdmConfig(), guidance or Guidance()
     check(config)
     check(edm)
+    # DPM-Solver++ has its own noise (eta); churn would be a second one.
     levels, churns = config.levels(edm), config.churn > 0 and config.method != "dpmpp_2m"
     gamma = churn_factors(levels, config) if churns else np.zeros(config.num_steps)
     raised = levels[:-1] * (1.0 + gamma)

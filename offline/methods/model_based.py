@@ -194,6 +194,7 @@ class ModelBased(Method):
         own = self.uncertainty()
         if not self.rollouts.adaptive:
             return own
+        # Normalised: columns of large numbers would decide alone where a rollout ends.
         return (own or Uncertainty(spread_of_means, normalised=True))._replace(stops=True)
 
     def prepare(self, task: Task, job: Job) -> Prepared:
@@ -208,6 +209,7 @@ class ModelBased(Method):
         own = {
             name: jnp.repeat(jnp.asarray(x, jnp.float32), job.seeds) for name, x in columns.items()
         }
+        # The view that the world models' rewards have: both parts of a batch are in one unit.
         scale = reward_scale(task.dataset, self.reward)
         real = to_device(self.real_rows(scale.of(task.dataset.transitions)))
         data = Imagination(real, worlds, own, typical)
@@ -215,6 +217,7 @@ class ModelBased(Method):
         iterations, every = cadence(self.steps, self.rollouts.every, self.agent.make(*sizes).period)
         # Coefficients and length at their defaults: all values of a sweep share one program.
         method = replace(self.program(), rollouts=replace(self.rollouts, every=every))
+        # None where no rate falls: a training that is continued has the same program then.
         steps = iterations * every if self.fixed_length() else None
         learner = bind(method, dynamics, *sizes, steps)
         per_seed: Any = Imagination(*(False, apart, True, typical.ndim > 0))  # type: ignore[arg-type]
@@ -251,6 +254,7 @@ def init(
     """A fresh agent and an empty buffer."""
     agent_key, key = jax.random.split(key)
     state = first_state(agent, agent_key, data.real.observations)
+    # Folded: an agent has the same first weights under every method.
     extra = method.begin(agent, jax.random.fold_in(agent_key, 1), data)
     begun = ModelBasedState(state, extra, replay.create({}, 1), key)
     # What a method keeps of a rollout is its own, so the buffer's shape is found by tracing it.
