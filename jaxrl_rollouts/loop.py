@@ -162,7 +162,7 @@ def train_loop(
     running = _Running(
         schedule, calls, alive, saved, output, evaluate, finished, whole, context, copies
     )
-    # Watched: a process that ended would leave the others waiting for it in a collective for ever.
+    # Watched: what jax raises when another process is gone says nothing of what to do.
     with output.progress, closing(feed), processes.watched("resume the run"):
         state, spent = running.run(reached, began - reached.spent.wall)
     state = alive.marked(whole(state)) if alive.diverged else whole(state)
