@@ -117,5 +117,13 @@ _LISTED = (
         needs={"cpu": (GYMNAX,), "paper": (GYMNAX,)},
         prepare=f"{_NEEDS}:of_dials",
     ),
+    Listing(
+        "trust_pde",
+        "agreement of emulators against true valid times: ranks, promises, other domains",
+        GOALS,
+        minutes={"smoke": None, "cpu": None, "kolmogorov": None, "decaying": None},
+        needs=dict.fromkeys(("smoke", "cpu", "kolmogorov", "decaying"), (PDE,)),
+        prepare=f"{_NEEDS}:check_solver",
+    ),
 )
 LISTINGS: Mapping[str, ExperimentInfo] = {listing.name: listing for listing in _LISTED}

@@ -1,0 +1,278 @@
+"""How long emulators can be trusted: agreement of members against true valid times.
+
+Members are training seeds, and the same networks at two steps. Every group is calibrated on
+trajectories that nothing was trained on, and measured on others, on other domains too.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from jax.scipy.stats import rankdata
+
+from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.configs import chosen, number, positive
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.pde import scores
+from jaxrl_rollouts.pde.emulator import NetworkConfig
+from jaxrl_rollouts.pde.ensemble import calibrate, valid_time
+from jaxrl_rollouts.pde.fieldset import FieldSet
+from jaxrl_rollouts.pde.fitting import fit
+from jaxrl_rollouts.pde.generate import Simulation
+from jaxrl_rollouts.pde.metrics import correlation
+from jaxrl_rollouts.pde.operators import Fno, Resnet
+from jaxrl_rollouts.pde.promises import group_of
+from jaxrl_rollouts.pde.registries import NETWORKS
+from jaxrl_rollouts.pde.trained import TrainedEmulator
+from jaxrl_rollouts.pde.training import Training
+from jaxrl_rollouts.record.arrays import remember
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.reports.report import Report
+
+from ..catalogue import GOALS, LISTINGS
+from ..kit.fields import solved
+from .ks import small_domain
+
+RANKED = {"ks": 0.75, "kolmogorov_2d": 0.5, "navier_stokes_2d": 0.3}  # least Spearman, by equation
+Curves = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Config:
+    """One equation, one network.
+
+    Attributes:
+        seeds, seed: networks side by side, and what decides everything that is drawn.
+        train, calibration, test: what is solved; rollouts are as long as the last two.
+        shifted: lengths of the domain that the calibrated level is tried on besides.
+        network: of every member; trained at one and at two frames per step.
+        training: of every member.
+        miss: largest share of promises that do not hold.
+    """
+
+    seeds: int = number(5, least=3)
+    seed: int = 0
+    train: Simulation = field(default_factory=lambda: small_domain(128, 100, 0))
+    calibration: Simulation = field(default_factory=lambda: small_domain(128, 251, 1))
+    test: Simulation = field(default_factory=lambda: small_domain(256, 251, 2))
+    shifted: tuple[float, ...] = positive((20.0, 26.0))
+    network: NetworkConfig = chosen(NETWORKS, Resnet)
+    training: Training = field(default_factory=lambda: Training(steps=4000))
+    miss: float = number(0.1, above=0, below=1)
+
+    def validate(self) -> None:
+        if self.calibration.frames != self.test.frames or self.test.frames % 2 == 0:
+            found = f"{self.calibration.frames} and {self.test.frames}"
+            raise ConfigError(
+                "test.frames", found, "the calibration's, and odd: whole double steps"
+            )
+
+
+def spearman(a: np.ndarray, b: np.ndarray) -> float:
+    """Rank correlation, ties at their mean rank; 0 where one of the two does not vary."""
+    ranks = [np.asarray(rankdata(x)) for x in (a, b)]
+    varies = min(x.std() for x in ranks) > 0
+    return float(np.corrcoef(*ranks)[0, 1]) if varies else 0.0
+
+
+def curves_of(own: TrainedEmulator, fields: FieldSet) -> dict[str, np.ndarray]:
+    """Roll all members along trajectories `[N, T + 1, C, *X]` and correlate.
+
+    Returns:
+        `true` `[S, T, N]`, seeds against the truth; `single` `[S, S, T, N]`, seeds against each
+        other; `double` `[2 S, 2 S, T // 2, N]`, with the seeds' double steps behind them, every
+        second frame; `ratio` and `crps` `[T]`, spread over skill and fair CRPS of the seeds.
+    """
+    start, conditions = own.start(fields, 1)
+    truth = np.swapaxes(fields.read(slice(None), slice(1, None)), 0, 1)
+    members, strides = group_of(own, conditions)
+    rolled = [
+        np.asarray(m.roll(start, len(truth) // s)) for m, s in zip(members, strides, strict=True)
+    ]
+    ones = [x for x, stride in zip(rolled, strides, strict=True) if stride == 1]
+    every = [x[1::2] if stride == 1 else x for x, stride in zip(rolled, strides, strict=True)]
+
+    def pairs(some: Sequence[np.ndarray]) -> np.ndarray:
+        found = np.ones((len(some), len(some), *some[0].shape[:2]), np.float32)
+        for a, b in itertools.combinations(range(len(some)), 2):
+            found[a, b] = found[b, a] = np.nan_to_num(correlation(some[a], some[b]), nan=-1.0)
+        return found
+
+    stack = np.stack(ones)
+    axes = tuple(range(1, truth.ndim))
+    return {
+        "true": np.stack([np.asarray(correlation(x, truth)) for x in ones]),
+        "single": pairs(ones),
+        "double": pairs(every),
+        "ratio": np.asarray(scores.spread_skill(stack, truth)),
+        "crps": np.asarray(scores.crps(stack, truth)).mean(axes),
+    }
+
+
+def groups(seeds: int) -> dict[str, tuple[list[list[int]], int]]:
+    """Members of every group, the promised one first, and frames between comparisons."""
+    cyclic = {n: [[(k + i) % seeds for i in range(n)] for k in range(seeds)] for n in (2, 3, seeds)}
+    found = {f"{n} seeds": (rows, 1) for n, rows in cyclic.items()}
+    found["1 seed, 2 steps"] = ([[k, seeds + k] for k in range(seeds)], 2)
+    found[f"{seeds} seeds, 2 steps"] = (
+        [[*row, *(seeds + k for k in row)] for row in cyclic[seeds]],
+        2,
+    )
+    return found
+
+
+def agreed(curves: Curves, members: Sequence[int], stride: int) -> tuple[np.ndarray, ...]:
+    """Agreement `[T, N]` of a group, and true valid times `[N]` of its first member, in steps."""
+    pairs = curves["single" if stride == 1 else "double"]
+    agreement = np.mean([pairs[a, b] for a, b in itertools.combinations(members, 2)], 0)
+    return agreement, np.asarray(valid_time(curves["true"][members[0]][stride - 1 :: stride]))
+
+
+def measured(
+    calibration: Curves, test: Curves, members: Sequence[int], stride: int, miss: float
+) -> dict[str, float]:
+    """Ranks, errors and promises of one group, times in frames.
+
+    `constant` is what needs no members: the median, or the quantile that keeps the promise.
+    """
+    (known, true), (new, after) = (agreed(x, members, stride) for x in (calibration, test))
+    trust = calibrate(known, true, miss)
+    first = np.asarray(valid_time(new))
+    promised, least = np.asarray(valid_time(new, trust.level)), np.sort(true)
+    kept = least[int(miss * (len(true) + 1) + 1e-9) - 1]
+    means = [np.asarray(valid_time(np.moveaxis(x["true"], 0, 1).reshape(x["true"].shape[1], -1)))
+             .reshape(len(x["true"]), -1).mean(0) for x in (calibration, test)]  # fmt: skip
+    guess = np.asarray(valid_time(known))
+    factor = np.median(means[0][guess > 0] / (stride * guess[guess > 0]))
+    off = np.abs(factor * stride * first - means[1]) / np.maximum(means[1], 1)
+    still = np.abs(np.median(means[0]) - means[1]) / np.maximum(means[1], 1)
+    return {
+        "Spearman": spearman(first, after),
+        "Spearman, members' mean": spearman(first, means[1]),
+        "relative error": float(np.median(off)),
+        "constant's": float(np.median(still)),
+        "misses": float((after < promised).mean()),
+        "promised": stride * float(promised.mean()),
+        "constant's promise": stride * float(kept),
+        "valid": stride * float(after.mean()),
+    }
+
+
+def run(config: Config, context: RunContext) -> Report:
+    """Train, roll, calibrate, measure."""
+    train = solved("train", [config.train], context)
+    fitted = fit(
+        "mse", train, network=config.network, strides=(1, 2), seeds=config.seeds,
+        key=config.seed, training=config.training, stage="members", context=context,
+    )  # fmt: skip
+    sets = {"calibration": config.calibration, "test": config.test}
+    for length in config.shifted:
+        sets[f"length {length:g}"] = replace(config.test, extent=(length, length))
+    curves = {
+        name: remember(
+            context,
+            "curves",
+            name,
+            lambda n=name, one=one: curves_of(fitted.emulator, solved(n, [one], context)),
+        )
+        for name, one in sets.items()
+    }
+    report, known = Report.of(context, config.seeds), curves["calibration"]
+    found: dict[str, dict[str, np.ndarray]] = {}
+    for name, (rows, stride) in groups(config.seeds).items():
+        every = [measured(known, curves["test"], row, stride, config.miss) for row in rows]
+        found[name] = {key: np.array([one[key] for one in every]) for key in every[0]}
+    report.table("groups", [{"group": name, **columns} for name, columns in found.items()])
+    rows, stride = groups(config.seeds)[f"{config.seeds} seeds"]
+    shifted = {
+        name: [measured(known, curves[name], row, stride, config.miss) for row in rows]
+        for name in list(sets)[1:]
+    }
+    columns = ("misses", "promised", "valid", "Spearman")
+    report.table(
+        "domains",
+        [
+            {"set": name, **{c: np.array([x[c] for x in each]) for c in columns}}
+            for name, each in shifted.items()
+        ],
+    )
+    last = max(int(found[f"{config.seeds} seeds"]["valid"].mean()), 1)
+    spread = {
+        "spread over skill": float(np.nanmean(curves["test"]["ratio"][:last])),
+        "CRPS": float(curves["test"]["crps"][:last].mean()),
+    }
+    report.table("spread until valid", [spread])
+    _claims(report, config, found, shifted, spread["spread over skill"])
+    sizes = config.calibration.trajectories, config.test.trajectories
+    report.note(
+        f"{sizes[0]} trajectories to calibrate on, {sizes[1]} to measure on, "
+        f"{config.test.frames - 1} frames each; valid until the correlation with the truth falls "
+        "to 0.8. A seed's row has it as the promised member."
+    )
+    return report
+
+
+def _claims(report: Report, config: Config, found: Any, shifted: Any, ratio: float) -> None:
+    claim, seeds = claims(report, GOALS), found[f"{config.seeds} seeds"]
+    sizes = config.calibration.trajectories, config.test.trajectories
+    most = config.miss + 2 * np.sqrt(config.miss * (1 - config.miss) * sum(1 / n for n in sizes))
+    least, error = RANKED.get(config.train.equation, 0.5), seeds["relative error"][:1]
+    # fmt: off
+    claim("promises are kept", seeds["misses"], at_most=float(most), means="share of misses")
+    claim("agreement ranks valid times", seeds["Spearman, members' mean"][:1], at_least=least,
+          means="Spearman with the members' mean valid time")
+    if config.train.equation == "ks":
+        claim("promises are longer than a constant's", seeds["promised"]
+              / seeds["constant's promise"], at_least=1.15, means="mean promise over a constant's")
+        claim("best guesses are near", error, at_most=0.15, means="median relative error")
+        claim("nearer than a constant", error / seeds["constant's"][:1], at_most=0.6,
+              means="median relative error over a constant's")
+        gain = found["1 seed, 2 steps"]["Spearman"].mean() - found["2 seeds"]["Spearman"].mean()
+        claim("two steps serve as two seeds do", gain, at_least=0, means="mean Spearman's gain")
+    claim("spread is as large as errors", ratio, between=(0.7, 1.4),
+          means="spread over skill until the valid time")
+    for name, each in list(shifted.items())[1:]:
+        claim(f"promises are kept: {name}", np.array([x["misses"] for x in each]),
+              at_most=2 * config.miss, means="share of misses at the level of the own domain")
+    # fmt: on
+
+
+_TINY = small_domain(24, 13, 0)
+_FLOW = Simulation(
+    equation="kolmogorov_2d", points=64, oversampling=1, extent=(2 * np.pi,) * 2, dt=(0.2, 0.2),
+    parameter_range=(0.025, 0.025), burn_in=250, substeps=40,
+)  # fmt: skip
+
+
+def _flow(one: Simulation, frames: int, test_frames: int) -> Config:
+    sets = [replace(one, trajectories=n, seed=i, chunk=16) for i, n in enumerate((96, 64, 128))]
+    long = {"calibration": sets[1], "test": sets[2]}
+    return Config(
+        train=replace(sets[0], frames=frames),
+        **{name: replace(x, frames=test_frames) for name, x in long.items()},
+        shifted=(),
+        network=Fno(width=24, modes=12),
+        training=Training(steps=4000, batch=8),
+    )
+
+
+_DECAYING = replace(_FLOW, equation="navier_stokes_2d", parameter_range=(1e-3, 1e-3), burn_in=0)
+PRESETS = {
+    "smoke": Config(
+        seeds=3,
+        train=_TINY,
+        calibration=replace(_TINY, seed=1),
+        test=replace(_TINY, seed=2),
+        shifted=(20.0,),
+        network=Resnet(width=8, blocks=1, dilations=(1, 2), embedding=16),
+        training=Training(steps=20, batch=8, warmup=2, per_iteration=10),
+    ),
+    "cpu": Config(),
+    "kolmogorov": _flow(_FLOW, 60, 81),
+    "decaying": _flow(_DECAYING, 41, 41),
+}
+EXPERIMENT = LISTINGS["trust_pde"].experiment(Config, PRESETS, run)
