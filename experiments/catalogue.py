@@ -121,8 +121,8 @@ _LISTED = (
         "trust_pde",
         "agreement of emulators against true valid times: ranks, promises, other domains",
         GOALS,
-        minutes={"smoke": None, "cpu": None, "kolmogorov": None, "decaying": None},
-        needs=dict.fromkeys(("smoke", "cpu", "kolmogorov", "decaying"), (PDE,)),
+        minutes=dict.fromkeys(("smoke", "cpu", "long", "kolmogorov", "decaying")),
+        needs=dict.fromkeys(("smoke", "cpu", "long", "kolmogorov", "decaying"), (PDE,)),
         prepare=f"{_NEEDS}:check_solver",
     ),
 )

@@ -73,18 +73,26 @@ class _GaussianMLP(nn.Module):
             kernel_init=INITIALISERS[c.initialiser],
             bias_init=None if c.biases == "uniform" else jax.nn.initializers.zeros,
         )
-        low, high = c.log_var_low, c.log_var_high
-        if not own:
-            mean = mlp(x)
-            # Adam moves every number alike; at the weights' pace this one would lag behind.
-            tenth = self.param("tenth_log_var", jax.nn.initializers.zeros, (self.outputs,))
-            return mean, jnp.broadcast_to(jnp.maximum(10.0 * tenth, low), mean.shape)
-        mean, log_var = mlp(x)
-        bounds = [jnp.full((self.outputs,), bound) for bound in (low, high)]
-        if c.learned_bounds:
-            names = ("log_var_low", "log_var_high")
-            bounds = [self.param(n, lambda _, b=b: b) for n, b in zip(names, bounds, strict=True)]
-        return mean, soft_clamp(log_var, *bounds)
+        return bounded(self, c, *(mlp(x) if own else (mlp(x), None)))
+
+
+def bounded(
+    own: nn.Module, config: EnsembleConfig, mean: jax.Array, log_var: jax.Array | None
+) -> tuple[jax.Array, jax.Array]:
+    """Mean and log-variance `[..., O]` between the bounds that a module learns or is given.
+
+    Without a log-variance there is one for each output.
+    """
+    outputs, low, high = mean.shape[-1:], config.log_var_low, config.log_var_high
+    if log_var is None or config.variance == "output":
+        # Adam moves every number alike; at the weights' pace this one would lag behind.
+        tenth = own.param("tenth_log_var", jax.nn.initializers.zeros, outputs)
+        return mean, jnp.broadcast_to(jnp.maximum(10.0 * tenth, low), mean.shape)
+    bounds = [jnp.full(outputs, bound) for bound in (low, high)]
+    if config.learned_bounds:
+        names = ("log_var_low", "log_var_high")
+        bounds = [own.param(n, lambda _, b=b: b) for n, b in zip(names, bounds, strict=True)]
+    return mean, soft_clamp(log_var, *bounds)
 
 
 def gaussian_network(config: EnsembleConfig, inputs: int, outputs: int) -> Network:

@@ -10,14 +10,14 @@ jaxrl-rollouts run offline --method my_file.py:MyMethod     # one of your own
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from jaxrl_rollouts.cli.shown import option
+from jaxrl_rollouts.cli.shown import choices_of, option
 from jaxrl_rollouts.compare.claims import add_clock, clock_rows
 from jaxrl_rollouts.compare.grid import Cell
-from jaxrl_rollouts.configs import REGISTRY, chosen, positive
+from jaxrl_rollouts.configs import chosen, positive
 from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError
 from jaxrl_rollouts.feeds import Stream
 from jaxrl_rollouts.record.context import RunContext
@@ -93,8 +93,14 @@ def begin(preset: str, given: Callable[[str], str | None]) -> Config:
     """The configuration that options change; `given(option)` is what was typed for one, or None."""
     name = given("--method") or "mopo"
     cls = METHODS[name]
-    inner = {f.name: given(option(f.name)) for f in fields(cls) if REGISTRY in f.metadata}
-    changes = {field: {kind: {}} for field, kind in inner.items() if kind}
+    changes: dict[str, Any] = {}
+    for setting in choices_of(cls()):
+        kind, at = given(option(setting)), changes
+        *outer, last = setting.split(".")
+        if kind:
+            for group in outer:
+                at = at.setdefault(group, {})
+            at[last] = {kind: {}}
     dataset: Dataset | str = given("--dataset") or PENDULUM
     if preset == "paper" and dataset not in MADE:  # a file's format and width say what it is
         dataset = opened(Config(dataset=dataset))

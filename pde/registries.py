@@ -10,21 +10,11 @@ Other packages bring theirs by entry points, as `module:Class`:
 
 from __future__ import annotations
 
+from jaxrl_rollouts.field_networks import NETWORKS as NETWORKS
 from jaxrl_rollouts.registry import Registry
 
 _PDE = "jaxrl_rollouts.pde"
 
-NETWORKS = Registry(
-    "network",
-    "jaxrl_rollouts.networks",
-    {
-        "resnet": f"{_PDE}.operators.resnet:Resnet",
-        "unet": f"{_PDE}.operators.unet:Unet",
-        "convnext": f"{_PDE}.operators.convnext:ConvNext",
-        "fno": f"{_PDE}.operators.fno:Fno",
-        "drift": f"{_PDE}.operators.drift:Drift",
-    },
-)
 OBJECTIVES = Registry(
     "objective",
     "jaxrl_rollouts.objectives",

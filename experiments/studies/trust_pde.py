@@ -171,7 +171,8 @@ def run(config: Config, context: RunContext) -> Report:
     )  # fmt: skip
     sets = {"calibration": config.calibration, "test": config.test}
     for length in config.shifted:
-        sets[f"length {length:g}"] = replace(config.test, extent=(length, length))
+        domain = replace(config.calibration, seed=config.test.seed, extent=(length, length))
+        sets[f"length {length:g}"] = domain
     curves = {
         name: remember(
             context,
@@ -271,7 +272,8 @@ PRESETS = {
         network=Resnet(width=8, blocks=1, dilations=(1, 2), embedding=16),
         training=Training(steps=20, batch=8, warmup=2, per_iteration=10),
     ),
-    "cpu": Config(),
+    "cpu": Config(network=Resnet(width=16, blocks=1), training=Training(steps=2000)),
+    "long": Config(),
     "kolmogorov": _flow(_FLOW, 60, 81),
     "decaying": _flow(_DECAYING, 41, 41),
 }

@@ -113,6 +113,7 @@ def fit_models(
         more: dict[str, Any] = {"seeds": 1, "context": context}
         stage = f"{name}-choose-models"
         asked: Any = {"targets": config.targets, "groups": half, "stage": stage}
+        asked["forcing"] = env.forcing
         fitted = fit_world_models(config.ensemble, rows, key, **asked, **more)
         fitter, worlds = fitted.model.fitter, fitted.worlds
         if ending is not None:

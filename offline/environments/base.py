@@ -80,6 +80,8 @@ class Environment(NamedTuple):
         less: `offset -> environment`, where simulators on the host subtract it from observations
             in float64; else None.
         another: makes one more Gymnasium environment like its copies, to be drawn; else None.
+        forcing: `actions [..., A] -> [..., N]`, the force that they exert on a grid of N points,
+            linear within +-1; None where that is not known.
     """
 
     name: str
@@ -108,6 +110,7 @@ class Environment(NamedTuple):
     offset: tuple[float, ...] = ()
     less: Callable[[tuple[float, ...]], Environment] | None = None
     another: Callable[[], Any] | None = None
+    forcing: Callable[[jax.Array], jax.Array] | None = None
 
 
 def observe(state: EnvironmentState) -> jax.Array:

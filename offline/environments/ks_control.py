@@ -209,6 +209,7 @@ def ks_control(settings: KsControl = FOUR) -> Environment:
         set_observation=lambda observation: begin(observation, observation),
         version=f"embedded (Kuramoto-Sivashinsky, L {settings.extent:g}, {settings.jets} jets)",
         restart=restart,
+        forcing=functools.partial(_force, settings),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -25,7 +25,7 @@ from ..recurrent.histories import log_histories
 from ..task import Task, slug, termination_of
 from ..worlds.dynamics import Dynamics, WorldModelParams, learned_dynamics
 from ..worlds.endings import TerminationConfig, fit_endings
-from ..worlds.fit import WorldModel, fit_world_models
+from ..worlds.fit import WorldEnsemble, WorldModel, fit_world_models
 from ..worlds.saved import load_worlds
 from ..worlds.thresholds import LEVELS, UncertaintyStats, threshold_at, uncertainty_stats_of_seeds
 from ..worlds.written import save_worlds
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class PosteriorConfig(EnsembleConfig):
+class PosteriorConfig(WorldEnsemble):
     """An ensemble as samples of a posterior; defaults are the public code's for D4RL locomotion.
 
     But for biases, which start at zero, and the decay, which is of kernels alone.
@@ -44,9 +44,6 @@ class PosteriorConfig(EnsembleConfig):
     Attributes:
         ensembles: how many to fit; seed `k` is trained in number `k % ensembles`.
         folder: of world models that a run saved (`.../worlds`), used instead of fitting.
-        termination: by the `known` rule of the environment, or by a `learned` classifier, which
-            also takes the rule's place where none is known.
-        ending: that classifier.
     """
 
     members: int = positive(128)
@@ -61,13 +58,6 @@ class PosteriorConfig(EnsembleConfig):
     max_epochs: int = positive(1200)
     ensembles: int = positive(1)
     folder: str = ""
-    termination: Literal["known", "learned"] = "known"
-    ending: TerminationConfig = TerminationConfig()
-
-    @property
-    def ensemble(self) -> EnsembleConfig:
-        """The part that fitting reads, and that a folder of world models keeps."""
-        return EnsembleConfig(**{f.name: getattr(self, f.name) for f in fields(EnsembleConfig)})
 
     def fit(self, task: Task, job: Job, quantiles: tuple[float, ...] = ()) -> Posterior:
         """Fit the ensembles (or read them) and measure their uncertainty on the dataset.
@@ -87,6 +77,7 @@ class PosteriorConfig(EnsembleConfig):
         else:
             key, ensemble = jax.random.fold_in(jax.random.key(job.seed), 2), self.ensemble
             run: dict[str, Any] = {"stage": stage, "context": context, "targets": "observations"}
+            run["forcing"] = task.env.forcing
             model, worlds, trained = fit_world_models(
                 ensemble, known, key, seeds=self.ensembles, **run
             )

@@ -30,6 +30,7 @@ from ..environments.base import Environment
 from ..task import Task, slug, termination_of
 from .dynamics import Disagreement, Dynamics, WorldModelParams, learned_dynamics
 from .endings import TerminationConfig, fit_endings
+from .fields import FieldEnsemble, Forcing, Mlp, on_fields
 from .written import save_worlds
 
 Targets = Literal["raw", "change", "observations"]
@@ -38,27 +39,37 @@ ENDING = 2**31 + 1  # a stream that no split reaches: `split(key, n)[i]` is `fol
 
 
 @dataclass(frozen=True)
-class WorldModelConfig(EnsembleConfig):
+class WorldEnsemble(FieldEnsemble):
+    """An ensemble in whose rollouts episodes end.
+
+    Attributes:
+        termination: by the `known` rule of the environment, or by a `learned` classifier, which
+            also takes the rule's place where none is known.
+        ending: that classifier.
+    """
+
+    termination: Literal["known", "learned"] = "known"
+    ending: TerminationConfig = TerminationConfig()
+
+    @property
+    def ensemble(self) -> EnsembleConfig:
+        """The part that fitting reads, and that a folder of world models keeps."""
+        kind = EnsembleConfig if isinstance(self.network, Mlp) else FieldEnsemble
+        return kind(**{f.name: getattr(self, f.name) for f in fields(kind)})
+
+
+@dataclass(frozen=True)
+class WorldModelConfig(WorldEnsemble):
     """An ensemble as a world model: what it predicts, and how imagined episodes end.
 
     Attributes:
         targets: units in which it learns changes and rewards: each standardised (`change`), as
             they are (`raw`), or changes in deviations of the `observations` (NEUBAY).
         shared: fit one and give it to every seed; else each seed has its own.
-        termination: by the `known` rule of the environment, or by a `learned` classifier, which
-            also takes the rule's place where none is known.
-        ending: that classifier.
     """
 
     targets: Targets = "change"
     shared: bool = False
-    termination: Literal["known", "learned"] = "known"
-    ending: TerminationConfig = TerminationConfig()
-
-    @property
-    def ensemble(self) -> EnsembleConfig:
-        """The networks alone."""
-        return EnsembleConfig(**{f.name: getattr(self, f.name) for f in fields(EnsembleConfig)})
 
     def fit(
         self,
@@ -83,6 +94,7 @@ class WorldModelConfig(EnsembleConfig):
         count, rows = 1 if self.shared else seeds, reward.of(dataset.with_successors)
         run: dict[str, Any] = {"seeds": count, "context": context}
         more: dict[str, Any] = {"targets": self.targets, "stage": f"{name}-world", **run}
+        more["forcing"] = task.env.forcing
         fitted = fit_world_models(self.ensemble, rows, fit_key, **more)
         ending = rule if isinstance(rule, TerminationConfig) else None
         if ending is not None:
@@ -151,6 +163,7 @@ def make_world_model(
     *,
     targets: Targets = "change",
     groups: np.ndarray | None = None,
+    forcing: Forcing | None = None,
 ) -> WorldModel:
     """Prepare data, scalers and functions to fit a world model of a dataset.
 
@@ -161,12 +174,13 @@ def make_world_model(
             standardised (`change`), or changes in standard deviations of the *observations* and
             rewards standardised (`observations`, NEUBAY).
         groups: `[n]`, which machine each row is of, 0 to G - 1; see `fit_world_models`.
+        forcing: of networks on fields, see `fit_world_models`.
     """
     observations, actions = np.asarray(transitions.observations), np.asarray(transitions.actions)
     change = np.asarray(transitions.next_observations) - observations
     x = np.concatenate([observations, actions], -1)
     y = np.concatenate([change, np.asarray(transitions.rewards)[:, None]], -1)
-    return _regression(config, x, y, targets, groups)
+    return _regression(config, x, y, targets, groups, forcing)
 
 
 def make_inverse_model(config: EnsembleConfig, transitions: Transitions) -> WorldModel:
@@ -188,12 +202,15 @@ def _regression(
     y: np.ndarray,
     targets: Targets,
     groups: np.ndarray | None = None,
+    forcing: Forcing | None = None,
 ) -> WorldModel:
-    inputs = fit_scaler(jnp.asarray(x))
+    inputs, member = fit_scaler(jnp.asarray(x)), None
     units = _target_units(targets, inputs, jnp.asarray(y))
+    if isinstance(config, FieldEnsemble):
+        inputs, units, member = on_fields(config, inputs, units, forcing)
     scaled = inputs.normalise(jnp.asarray(x)), units.normalise(jnp.asarray(y))
     data = split_holdout(config, *map(np.asarray, scaled), groups=groups)
-    fitter = make_fitter(config, x.shape[1], y.shape[1])
+    fitter = make_fitter(config, x.shape[1], y.shape[1], member)
     return WorldModel(fitter, data, inputs, units, config.elites, targets)
 
 
@@ -254,6 +271,7 @@ def fit_world_models(
     seeds: int = 1,
     targets: Targets = "change",
     groups: np.ndarray | None = None,
+    forcing: Forcing | None = None,
     stage: str = "world_model",
     context: RunContext | None = None,
 ) -> FittedWorlds:
@@ -272,6 +290,8 @@ def fit_world_models(
         targets: units the members learn in, as for `make_world_model`.
         groups: `[n]` int, 0 to G - 1, which machine each row is of: member `i` is fitted to those
             of machine `i % G`. All members are elites then, and a multiple of `G`.
+        forcing: of networks on fields: `Environment.forcing`, the force of actions on the grid;
+            None learns it.
         stage, context: as for `train_loop`.
 
     Raises:
@@ -279,7 +299,8 @@ def fit_world_models(
     """
     transitions = data.with_successors if isinstance(data, Dataset) else data
     key = jax.random.key(key) if isinstance(key, int) else key
-    model = make_world_model(config, transitions, targets=targets, groups=groups)
+    units: Any = {"targets": targets, "groups": groups}
+    model = make_world_model(config, transitions, forcing=forcing, **units)
     return fit_model(model, config, key, seeds=seeds, stage=stage, context=context)
 
 

@@ -28,6 +28,7 @@ from jaxrl_rollouts.record.saved import (
 from ..data import Dataset
 from .dynamics import WorldModelParams
 from .endings import TerminationConfig, blank_ending
+from .fields import FieldEnsemble
 from .fit import WorldModel, make_world_model
 from .thresholds import UncertaintyStats
 from .written import FILE, FORMAT, fingerprint
@@ -67,7 +68,9 @@ def load_worlds(folder: str | Path, dataset: Dataset) -> SavedWorlds:
                 facts.get(name),
                 f"{here}, as {dataset.name} has it: what one set taught means nothing for another",
             )
-    config = from_json(EnsembleConfig, facts.get("ensemble"), str(file))
+    given = facts.get("ensemble")
+    kind = FieldEnsemble if isinstance(given, Mapping) and "network" in given else EnsembleConfig
+    config = from_json(kind, given, str(file))
     given = facts.get("ending")
     ending = None if given is None else from_json(TerminationConfig, given, f"{file}: ending")
     model = make_world_model(config, dataset.with_successors, targets=facts["targets"])
