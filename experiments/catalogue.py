@@ -117,7 +117,7 @@ _LISTED = (
         needs={"cpu": (GYMNAX,), "paper": (GYMNAX,)},
         prepare=f"{_NEEDS}:of_dials",
     ),
-    Listing(
+    ExperimentInfo(
         "trust_pde",
         "agreement of emulators against true valid times: ranks, promises, other domains",
         GOALS,
