@@ -121,7 +121,7 @@ _LISTED = (
         "trust_pde",
         "agreement of emulators against true valid times: ranks, promises, other domains",
         GOALS,
-        minutes=dict.fromkeys(("smoke", "cpu", "long", "kolmogorov", "decaying")),
+        minutes={**dict.fromkeys(("smoke", "long", "kolmogorov", "decaying")), "cpu": 11},
         needs=dict.fromkeys(("smoke", "cpu", "long", "kolmogorov", "decaying"), (PDE,)),
         prepare=f"{_NEEDS}:check_solver",
     ),
