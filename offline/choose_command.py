@@ -14,7 +14,9 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.plugins import Command
 
 if TYPE_CHECKING:
+    from .choosing.choice import Choice
     from .data import Dataset
+    from .saved_policies import SavedPolicy
 
 # What of a run's configuration says which rows it learned from.
 ROWS = ("dataset", "seed", "action_low", "action_high", "max_episode_steps", "cut_mismatches")
@@ -33,6 +35,8 @@ def choose(
     best: bool = False,
     seed: int = 0,
     models: Path | None = None,
+    truth: int = 0,
+    environment: str = "",
     out: Path = Path("choose.json"),
 ) -> None:
     """Say which of several trained policies are better than the log they come from, without a
@@ -59,6 +63,9 @@ def choose(
         best: the policies of the best evaluations, where a simulator chose such.
         seed: of everything drawn.
         models: a folder that keeps the fitted world models for the next call.
+        truth: afterwards play each policy for so many episodes in the data's environment, and score
+            the estimates by DOPE's metrics: error, rank correlation, regret@1, coverage.
+        environment: of that; left out, the one that the data say they are from.
         out: the JSON file to write, with a table .csv and a picture .png beside it.
     """
     if not runs:
@@ -81,7 +88,35 @@ def choose(
     if trials and found.verdict not in (UNKNOWN, REJECT):
         names, value = found.trials(trials)
         print(f"With {len(names)} trials: {', '.join(names)}; expected best of them {value:.4g}.")
+    if truth:
+        found = _against(
+            found, saved, log, truth, environment, bool({"is", "dr"} & set(estimators))
+        )
     print(f"numbers: {found.save(out)}\npicture: {out.with_suffix('.png')}")
+
+
+def _against(
+    found: Choice,
+    saved: Sequence[SavedPolicy],
+    log: Dataset,
+    episodes: int,
+    environment: str,
+    sampled: bool,
+) -> Choice:
+    """The choice with the policies' true values; they and the scores are printed."""
+    from .choosing.truth import scored, true_values
+
+    given: dict[str, Any] = {"environment": environment or None, "sampled": sampled}
+    true = true_values(saved, log, episodes, discount=found.discount, **given)
+    for row, value in zip(found.table, true, strict=True):
+        inside = "inside" if row.low <= value <= row.high else "outside"
+        print(f"{row.policy}: true {value:.4g}, {inside} [{row.low:.4g}, {row.high:.4g}]")
+    metrics = scored(found, true)
+    print(
+        f"against {episodes} episodes each: "
+        + ", ".join(f"{k} {v:.3g}" for k, v in metrics.items())
+    )
+    return replace(found, true=tuple(true.tolist()), scores=metrics)
 
 
 def _log(data: str, runs: Sequence[Path]) -> Dataset:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,8 @@ class Choice:
         draws: `[P, D]` joint bootstrap draws of the values.
         models: fitted world models, for the next call; None without that estimator.
         over_time: of each policy, `beyond` over time; empty without models.
+        true: values in the true environment, in the table's order; empty where none were measured.
+        scores: of the estimates against them, by name.
     """
 
     table: list[Row]
@@ -51,6 +54,8 @@ class Choice:
     draws: np.ndarray
     models: Models | None = None
     over_time: tuple[np.ndarray, ...] = ()
+    true: tuple[float, ...] = ()
+    scores: Mapping[str, float] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return text(self)
@@ -145,6 +150,9 @@ def save(found: Choice, file: Path) -> Path:
     rows = [as_row(row) for row in found.table]
     names = ("verdict", "data", "estimator", "discount", "level")
     facts: dict[str, object] = {name: getattr(found, name) for name in names}
+    if found.true:
+        rows = [{**row, "true": value} for row, value in zip(rows, found.true, strict=True)]
+        facts["scores"] = dict(found.scores)
     facts["behaviour"] = dict(zip(("low", "value", "high"), found.behaviour, strict=True))
     facts["check"] = {**found.check._asdict(), "passed": found.check.passed}
     write_json_atomically(file, {**facts, "rows": rows})

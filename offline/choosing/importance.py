@@ -22,7 +22,7 @@ CORRECTED = 20  # steps of an episode that correct a doubly robust estimate
 
 
 def products(log_ratios: np.ndarray, played: np.ndarray) -> np.ndarray:
-    """`rho_t = exp(clip(sum_{u <= t} log pi(a_u|s_u) - log mu(a_u|s_u)))`, `[E, T]`.
+    """`log rho_t = sum_{u <= t} log pi(a_u|s_u) - log mu(a_u|s_u)`, `[E, T]`.
 
     After an episode has ended its last product stays: its reward of zero counts as much as others'.
 
@@ -30,18 +30,28 @@ def products(log_ratios: np.ndarray, played: np.ndarray) -> np.ndarray:
         log_ratios: `[E, T]`.
         played: `[E, T]` bool, False after an episode's end.
     """
-    return np.exp(np.clip(np.cumsum(np.where(played, log_ratios, 0.0), 1), *CLIP))
+    return np.cumsum(np.where(played, log_ratios, 0.0), 1)
 
 
-def effective(rho: np.ndarray) -> np.ndarray:
-    """Effective number of episodes, `(sum_i rho_it)^2 / sum_i rho_it^2`, `[T]`."""
+def clipped(log_products: np.ndarray) -> np.ndarray:
+    """`rho`, its logarithm clipped to `CLIP`, `[E, T]`."""
+    return np.exp(np.clip(log_products, *CLIP))
+
+
+def effective(log_products: np.ndarray) -> np.ndarray:
+    """Effective number of episodes, `(sum_i rho_it)^2 / sum_i rho_it^2`, `[T]`.
+
+    Of products that are not clipped: a policy that is far from the log has all of them at the
+    clip's lower end, where they are equal, count as all episodes, and give the log's own value.
+    """
+    rho = np.exp(log_products - log_products.max(0))
     return rho.sum(0) ** 2 / np.square(rho).sum(0)
 
 
-def effective_at_horizon(rho: np.ndarray, discount: float) -> float:
+def effective_at_horizon(log_products: np.ndarray, discount: float) -> float:
     """`effective` at `1 / (1 - gamma)`, or at the last step where that is later."""
-    last = rho.shape[1] - 1
-    return float(effective(rho)[min(round(1.0 / (1.0 - discount)), last)])
+    last = log_products.shape[1] - 1
+    return float(effective(log_products)[min(round(1.0 / (1.0 - discount)), last)])
 
 
 def per_decision(
@@ -50,7 +60,7 @@ def per_decision(
     """`sum_t gamma^t sum_i w_it r_it` with weights `w` that sum to 1 at every step, `[D]`.
 
     Args:
-        rho: `[E, T]` of `products`.
+        rho: `[E, T]` of `clipped`.
         rewards: `[E, T]`, zero after an episode's end.
         counts: `[D, E]`.
         discount: gamma.
@@ -112,8 +122,9 @@ def by_importance(
             actor = jax.tree.map(lambda x, k=seed: x[k], entry.actors)
             density = jax.jit(jax.vmap(entry.agent.density, in_axes=(None, 0, 0)))
             ratios = np.asarray(density(actor, seen, acted), np.float64) - logged
-            rho = products(ratios, played)
-            sizes.append(effective_at_horizon(rho, log.discount))
+            logs = products(ratios, played)
+            rho = clipped(logs)
+            sizes.append(effective_at_horizon(logs, log.discount))
             if sizes[-1] < LEAST:
                 values.append(np.nan)
             elif fitted is None:
