@@ -47,6 +47,11 @@ class Seeds:
         self.newly = False
 
     @property
+    def lost(self) -> np.ndarray:
+        """`[seeds]` bool, which of them diverged."""
+        return np.isin(np.arange(self.count), list(self.diverged))
+
+    @property
     def text(self) -> str:
         """For a checkpoint."""
         return json.dumps(self.diverged)
@@ -98,13 +103,13 @@ class Seeds:
 
     def marked(self, state: PyTree) -> PyTree:
         """The state with NaN for all numbers of seeds that diverged: none is used by mistake."""
-        return _marked(state, np.isin(np.arange(self.count), list(self.diverged)))
+        return marked_rows(state, self.lost)
 
     def _rows(self) -> np.ndarray:
         """Of every seed whose row stands for it."""
         rows = np.arange(self.count)
         good = next(seed for seed in rows if seed not in self.diverged)
-        return np.where(np.isin(rows, list(self.diverged)), good, rows)
+        return np.where(self.lost, good, rows)
 
     def _kept(self, folder: Path | None) -> str:
         steps = checkpoint.steps(folder) if folder else []
@@ -140,7 +145,9 @@ def _take(shardings: tuple[Any, ...]) -> Any:
 
 
 @jax.jit
-def _marked(state: PyTree, bad: jax.Array) -> PyTree:
+def marked_rows(state: PyTree, bad: jax.Array | np.ndarray) -> PyTree:
+    """Leaves `[seeds, ...]` with NaN for all numbers of the `bad` seeds."""
+
     def mark(leaf: jax.Array) -> jax.Array:
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             return leaf

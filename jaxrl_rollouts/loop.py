@@ -207,6 +207,8 @@ class _Running:
             last = stopped or iteration == iterations
             # On the host, between chunks: simulators need not be compiled.
             if self.evaluate and (last or self.schedule.due(iteration)):
+                if self.saved.keeper:
+                    self.saved.keeper.lost = alive.lost
                 means |= alive.masked(self.evaluate(self.whole(state), iteration))
             self.output.write(iteration, means, length)
             spent = spent.plus(**seconds)

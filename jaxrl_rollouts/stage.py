@@ -29,6 +29,9 @@ class Remembering(Protocol):
     """
 
     kept: PyTree
+    # `[seeds]`, or False: those that diverged, in whose place another seed's state is shown. Of
+    # them nothing more may be kept.
+    lost: Any
 
     def begin(self, state: PyTree) -> None:
         """Set `kept` to what it is before the first call; `state` is how training begins."""

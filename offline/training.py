@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.finite import OnDivergence
+from jaxrl_rollouts.finite import OnDivergence, marked_rows
 from jaxrl_rollouts.loop import Trained, train_loop
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.rollouts import where_rows
@@ -163,6 +163,7 @@ class KeepBest:
     def __init__(self, evaluate: Evaluate, seen: OnEvaluation | None = None) -> None:
         self.evaluate, self.seen = evaluate, seen
         self.kept: Best | None = None
+        self.lost: Any = False
 
     def begin(self, state: PyTree) -> None:
         """Nothing was evaluated yet: iteration 0."""
@@ -173,6 +174,8 @@ class KeepBest:
 
     def __call__(self, state: PyTree, iteration: int) -> Mapping[str, Any]:
         metrics = self.evaluate(state, iteration)
+        if np.any(self.lost):
+            metrics = {name: np.where(self.lost, np.nan, x) for name, x in metrics.items()}
         if self.seen is not None:
             self.seen(iteration, metrics)
         if "return" not in metrics:  # there is no simulator to be good in
@@ -181,6 +184,7 @@ class KeepBest:
         returns = np.asarray(metrics["return"], np.float32)
         better = (returns > self.kept.returns) | (self.kept.iterations == 0)
         better |= np.isnan(self.kept.returns)  # nothing is above a nan: it would be kept for ever
+        better &= ~np.asarray(self.lost)
         if better.any():
             at = np.full(len(returns), iteration, np.int32)
             now = Best(jax.device_get(state.agent.actor), returns, at)
@@ -189,10 +193,16 @@ class KeepBest:
 
     @property
     def best(self) -> Best | None:
-        """What was kept so far, also by an earlier session; None before any evaluation."""
+        """What was kept so far, also by an earlier session; None before any evaluation.
+
+        NaN for a seed that diverged before its first one.
+        """
         if self.kept is None or not self.kept.iterations.any():
             return None
-        return self.kept._replace(actors=jax.tree.map(jnp.asarray, self.kept.actors))
+        none = self.kept.iterations == 0
+        actors = jax.tree.map(jnp.asarray, self.kept.actors)
+        returns = np.where(none, np.nan, self.kept.returns)
+        return self.kept._replace(actors=marked_rows(actors, none), returns=returns)
 
 
 def look_keys(key: jax.Array, iteration: int) -> tuple[jax.Array, jax.Array]:

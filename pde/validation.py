@@ -41,6 +41,7 @@ class Validation:
         self._errors = _errors(emulator)
         self._pairs = before, after, conditions
         self.kept: PyTree = ()
+        self.lost: Any = False
 
     @staticmethod
     def of(own: TrainedEmulator, fields: FieldSet) -> Validation:
@@ -78,7 +79,7 @@ class Validation:
 
     def __call__(self, state: AveragedState, iteration: int) -> Mapping[str, Any]:
         del iteration
-        error = self._errors(state.average, *self._pairs)
+        error = jnp.where(self.lost, jnp.nan, self._errors(state.average, *self._pairs))
         self.kept = _lower(self.kept, {"params": state.average, "error": error})
         return {"validation_error": np.asarray(error)}
 

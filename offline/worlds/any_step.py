@@ -106,7 +106,8 @@ class AnyStepConfig:
         model = make_any_step(self, rows)
         run: dict[str, Any] = {"seeds": 1 if self.shared else seeds, "context": context}
         own: Any = self  # which a resumed fit is compared with
-        worlds = fit_model(model, own, key, stage=f"{name}-world", **run).worlds
+        stage = f"{name}-world"
+        worlds = fit_model(model, own, key, stage=stage, on_divergence="drop", **run).worlds
         if isinstance(rule, TerminationConfig):
             stage, end_key = f"{name}-termination", jax.random.fold_in(key, ENDING)
             worlds = worlds._replace(ending=fit_endings(rule, rows, end_key, stage=stage, **run)[0])

@@ -18,6 +18,7 @@ from jaxrl_rollouts.brief import brief
 from jaxrl_rollouts.devices import MEMBER
 from jaxrl_rollouts.ensemble import take_members
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
+from jaxrl_rollouts.finite import OnDivergence
 from jaxrl_rollouts.fit_data import FitData, split_holdout
 from jaxrl_rollouts.fitting import FitState, Fitter, elite_members, make_fitter
 from jaxrl_rollouts.loop import Trained, train_loop
@@ -94,7 +95,8 @@ class WorldModelConfig(WorldEnsemble):
         count, rows = 1 if self.shared else seeds, reward.of(dataset.with_successors)
         run: dict[str, Any] = {"seeds": count, "context": context}
         more: dict[str, Any] = {"targets": self.targets, "stage": f"{name}-world", **run}
-        more["forcing"] = task.env.forcing
+        more |= {"forcing": task.env.forcing, "on_divergence": "drop"}
+        # The policy of a world that diverged does so at its first step, and costs no other seed.
         fitted = fit_world_models(self.ensemble, rows, fit_key, **more)
         ending = rule if isinstance(rule, TerminationConfig) else None
         if ending is not None:
@@ -274,6 +276,7 @@ def fit_world_models(
     forcing: Forcing | None = None,
     stage: str = "world_model",
     context: RunContext | None = None,
+    on_divergence: OnDivergence = "raise",
 ) -> FittedWorlds:
     """Fit `seeds` independent ensembles to one dataset, side by side.
 
@@ -292,7 +295,7 @@ def fit_world_models(
             of machine `i % G`. All members are elites then, and a multiple of `G`.
         forcing: of networks on fields: `Environment.forcing`, the force of actions on the grid;
             None learns it.
-        stage, context: as for `train_loop`.
+        stage, context, on_divergence: as for `train_loop`.
 
     Raises:
         ConfigError: too few rows, or groups that fit neither rows nor members.
@@ -301,7 +304,8 @@ def fit_world_models(
     key = jax.random.key(key) if isinstance(key, int) else key
     units: Any = {"targets": targets, "groups": groups}
     model = make_world_model(config, transitions, forcing=forcing, **units)
-    return fit_model(model, config, key, seeds=seeds, stage=stage, context=context)
+    more: dict[str, Any] = {"stage": stage, "context": context, "on_divergence": on_divergence}
+    return fit_model(model, config, key, seeds=seeds, **more)
 
 
 def fit_model(
@@ -312,6 +316,7 @@ def fit_model(
     seeds: int = 1,
     stage: str = "world_model",
     context: RunContext | None = None,
+    on_divergence: OnDivergence = "raise",
 ) -> FittedWorlds:
     """Fit what was prepared for the same `config`; arguments as for `fit_world_models`."""
     fitter = model.fitter
@@ -327,5 +332,6 @@ def fit_model(
         alone=(MEMBER, config.members),
         context=context,
         about={"": config, "targets": model.units},
+        on_divergence=on_divergence,
     )
     return FittedWorlds(model, jax.jit(jax.vmap(model.world))(trained.state), trained)

@@ -189,8 +189,8 @@ warnings.simplefilter("ignore")
 import sys; sys.path.insert(0, "TESTS")
 from test_finite import *
 at = [NEVER, 5, NEVER, NEVER, 9]
-whole = train(walk, given, begin([NEVER] * 5), iterations=16, **OPTIONS)
-found = train(walk, given, begin(at), iterations=16, on_divergence="drop", **OPTIONS)
+whole = train_loop(walk, given, begin([NEVER] * 5), iterations=16, **OPTIONS)
+found = train_loop(walk, given, begin(at), iterations=16, on_divergence="drop", **OPTIONS)
 assert len(jax.devices()) == 2 and found.diverged == {1: 5, 4: 9}
 same(bits(found, [0, 2, 3]), bits(whole, [0, 2, 3]))
 """

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import CheckpointError, DivergenceError
+from jaxrl_rollouts.loop import train_loop
 from jaxrl_rollouts.offline.agents.td3_bc import Td3Bc
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset
@@ -81,9 +83,45 @@ def test_a_seed_that_diverges_costs_itself_alone() -> None:
     assert result.returns[0] == whole.returns[0] and np.isnan(result.returns[1])
     for a, b in zip(*(jax.tree.leaves(r.actor(0)) for r in (result, whole)), strict=True):
         np.testing.assert_array_equal(a, b)
+    # Nor is what stands in for it in an evaluation taken for its best policy.
+    assert result.best is not None and np.isnan(result.best.returns[1])
+    assert result.best.returns[0] == whole.returns[0]
+    with pytest.raises(CheckpointError, match="diverged; take another seed"):
+        result.policy(1, best=True)
+    assert np.isfinite(result.policy(0, best=True)(np.zeros(3))).all()
     with pytest.raises(CheckpointError, match="diverged; take another seed"):
         result.policy(1)
     with pytest.raises(DivergenceError, match="seed 1"):
         train(dataset(), method, **given, world_models=spoiled, on_divergence="raise")
     with pytest.raises(DivergenceError):
         train(dataset(), method, **given, world_models=np.full(2, np.nan, np.float32))
+
+
+@pytest.mark.filterwarnings("ignore:stage pendulum")
+def test_a_world_that_diverges_costs_its_own_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    method = recipe("mopo", "smoke", dataset(), steps=40)
+
+    def begun_at(value: float) -> Any:
+        """The loop, with all parameters of the second world at this value."""
+
+        def loop(update: Any, init: Any, keys: Any, data: Any, **more: Any) -> Any:
+            second = jax.random.key_data(keys[1])
+
+            def begin(key: Any, data: Any) -> Any:
+                spoiled, state = (jax.random.key_data(key) == second).all(), init(key, data)
+                own = jax.tree.map(lambda x: jnp.where(spoiled, value, x), state.params)
+                return state._replace(params=own)
+
+            return train_loop(update, begin, keys, data, **more)
+
+        return loop
+
+    results = []
+    for value in (0.01, float("nan")):  # of one program but for this constant
+        monkeypatch.setattr("jaxrl_rollouts.offline.worlds.fit.train_loop", begun_at(value))
+        results.append(train(dataset(), method, **LOOKS))
+    whole, result = results
+    assert not whole.trained.diverged and list(result.trained.diverged) == [1]
+    assert result.returns[0] == whole.returns[0] and np.isnan(result.returns[1])
+    for a, b in zip(*(jax.tree.leaves(r.actor(0)) for r in (result, whole)), strict=True):
+        np.testing.assert_array_equal(a, b)

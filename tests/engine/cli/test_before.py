@@ -21,6 +21,8 @@ def test_places_are_looked_at_before_anything_is_made(tmp_path: Path) -> None:
         before.check_places(tmp_path, tmp_path / "file" / "x")
     with pytest.raises(ConfigError, match="--out: .*zero byte"):
         before.check_places(tmp_path / "a\0b", None)
+    with pytest.raises(ConfigError, match="expected a name in UTF-8; .*PYTHONUTF8=1"):
+        before.check_places(tmp_path / "\udcc3\udcbcnd", None)
     with pytest.raises(ConfigError, match=f"existing folder .no {tmp_path / 'none'}"):
         before.check_file(tmp_path / "none" / "x.png")
     before.check_file(tmp_path / "x.png")
