@@ -95,8 +95,8 @@ class WorldModelConfig(WorldEnsemble):
         count, rows = 1 if self.shared else seeds, reward.of(dataset.with_successors)
         run: dict[str, Any] = {"seeds": count, "context": context}
         more: dict[str, Any] = {"targets": self.targets, "stage": f"{name}-world", **run}
-        more |= {"forcing": task.env.forcing, "on_divergence": "drop"}
         # The policy of a world that diverged does so at its first step, and costs no other seed.
+        more |= {"forcing": task.env.forcing, "on_divergence": "drop"}
         fitted = fit_world_models(self.ensemble, rows, fit_key, **more)
         ending = rule if isinstance(rule, TerminationConfig) else None
         if ending is not None:
