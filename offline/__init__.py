@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from .methods.synther import Synther as Synther
     from .online.learner import OnlineConfig as OnlineConfig
     from .online.learner import OnlineSac as OnlineSac
+    from .online.train import finetune as finetune
     from .online.train import train_online as train_online
     from .policy import Policy as Policy
     from .policy import load_policy as load_policy

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from .data import Dataset
     from .saved_policies import SavedPolicy
 
-# What of a run's configuration says which rows it learned from.
-ROWS = ("dataset", "seed", "action_low", "action_high", "max_episode_steps", "cut_mismatches")
 TRIALS = 3
 
 
@@ -77,10 +75,11 @@ def choose(
     # These load jax, which `--help` should not wait for.
     from .choosing.choose import choose as of
     from .choosing.verdict import REJECT, UNKNOWN
+    from .logs import log_of
     from .saved_policies import read_policy
 
     saved = [read_policy(run, best=best) for run in runs]
-    log = _log(data, runs)
+    log = log_of(data, runs)
     given: dict[str, Any] = {"config": preset, "models": models, "level": level, "seed": seed}
     print(f"{log.name}: fitting {', '.join(estimators)} and clones of the data ...", flush=True)
     found = of(saved, log, estimators, discount=1.0 if undiscounted else discount, **given)
@@ -117,32 +116,6 @@ def _against(
         + ", ".join(f"{k} {v:.3g}" for k, v in metrics.items())
     )
     return replace(found, true=tuple(true.tolist()), scores=metrics)
-
-
-def _log(data: str, runs: Sequence[Path]) -> Dataset:
-    """The log that was named, or the one that all runs learned from."""
-    from jaxrl_rollouts.record.folder import RunFolder
-
-    from .main_job import Config, opened
-
-    if data:
-        return opened(Config(dataset=data))
-    found: dict[str, Dataset] = {}
-    for run in runs:
-        if not (run / "run.json").is_file():
-            raise ConfigError("--data", data, f"the log, which {run} does not say: it is no run")
-        held = RunFolder.open(run).config
-        if "dataset" not in held:
-            raise ConfigError("--data", data, f"the log, which {run} does not say")
-        changes: dict[str, Any] = {key: held[key] for key in ROWS if key in held}
-        changes |= {key: tuple(changes[key]) for key in ("action_low", "action_high")}
-        key = repr(sorted(changes.items()))
-        found[key] = found.get(key) or opened(replace(Config(), **changes))
-    digests = {log.sha256 for log in found.values()}
-    if len(digests) > 1 or len(found) > 1 and digests == {""}:
-        names = ", ".join(log.name for log in found.values())
-        raise ConfigError("--data", names, "one log to value all of them on", "name it")
-    return next(iter(found.values()))
 
 
 def main(arguments: Sequence[str], prog: str) -> None:

@@ -16,6 +16,7 @@ from jaxrl_rollouts.plugins import Command, ExperimentInfo
 
 from .acting_commands import environment_of
 from .methods import METHODS
+from .online.listing import FINETUNING
 from .online.tape_command import export, make
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ MAIN_JOB = ExperimentInfo(
     prepare="jaxrl_rollouts.offline.main_job:prepare",
     longer="jaxrl_rollouts.offline.main_job:longer",
 )
-LISTINGS = {MAIN_JOB.name: MAIN_JOB}
+LISTINGS = {listing.name: listing for listing in (MAIN_JOB, FINETUNING)}
 
 SCRIPTED = ("random", "scripted", "broad", "narrow", "mixed")
 OF_ENVIRONMENT = {

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from jaxrl_rollouts.cli.shown import choices_of, option
 from jaxrl_rollouts.compare.claims import add_clock, clock_rows
@@ -23,9 +23,10 @@ from jaxrl_rollouts.feeds import Stream
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
+from . import logs
 from . import report as page
 from .agents.critics import bootstrap_rate
-from .behaviours.made import MADE, PENDULUM, is_program, load, undeclared
+from .behaviours.made import MADE, PENDULUM
 from .choosing.choice import Choice
 from .choosing.choose import PRESETS as CHOOSING
 from .choosing.choose import choose
@@ -197,11 +198,7 @@ def chosen_of(result: TrainResult, job: Job) -> Choice | str:
 
 def opened(config: Config) -> Dataset:
     """The rows, with what the configuration declares of their actions."""
-    declared = ("action_low", "action_high", "max_episode_steps", "cut_mismatches")
-    given: dict[str, Any] = {n: getattr(config, n) for n in declared if getattr(config, n)}
-    stream = {} if is_program(config.dataset) else {"stream": config.stream}
-    given |= undeclared(config.dataset, **given) | stream
-    return load(config.dataset, config.seed, **given)
+    return logs.opened({f.name: getattr(config, f.name) for f in fields(config)})
 
 
 def prepare(config: Config) -> list[str]:

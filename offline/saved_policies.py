@@ -53,12 +53,14 @@ class SavedPolicy(NamedTuple):
         actors: their parameters, leading axis = seeds.
         facts: everything in `policy.json`.
         remembers: it is shown its last action and reward, and has a memory; see `sees`.
+        config: settings of the agent.
     """
 
     agent: Agent
     actors: PyTree
     facts: Mapping[str, Any]
     remembers: bool = False
+    config: Any = None
 
     @property
     def environment(self) -> str:
@@ -160,7 +162,7 @@ def policy_of(
         "action_high": None if high is None else [float(x) for x in high],
         "seeds": jax.tree.leaves(actors)[0].shape[0],
     }
-    return SavedPolicy(_agent(config, *sizes), actors, record, _remembers(config))
+    return SavedPolicy(_agent(config, *sizes), actors, record, _remembers(config), config)
 
 
 def save_policy(
@@ -204,7 +206,7 @@ def read_policy(path: str | Path, *, best: bool = False) -> SavedPolicy:
     own = seen - acts - 1 if _remembers(config) else seen
     check_bound(file, "offset", facts.get("offset"), own)
     actors = load_params(folder, lambda key: agent.init(key).actor, facts["seeds"])
-    return SavedPolicy(agent, actors, facts, _remembers(config))
+    return SavedPolicy(agent, actors, facts, _remembers(config), config)
 
 
 def check_bound(file: Path, name: str, bound: Any, size: int) -> None:

@@ -108,8 +108,12 @@ def _refused(error: BaseException | None) -> OSError | None:
     return None
 
 
-def load(path: Path, like: PyTree) -> PyTree:
+def load(path: Path, like: PyTree, *, part: bool = False) -> PyTree:
     """Read a checkpoint into the structure, shapes, types and shardings of `like`.
+
+    Args:
+        part: `like` is a part of what was saved, dictionaries for the levels above it; the rest is
+            not read.
 
     Raises:
         DamagedError: a file of it is missing or is not the one that was written.
@@ -125,7 +129,9 @@ def load(path: Path, like: PyTree) -> PyTree:
         # Before anything is read: what orbax had begun to read when it refuses makes noise later.
         if differ := _differ(_shapes(ocp.metadata(path).metadata), _shapes(wanted)):
             raise ValueError(differ)
-        restored = ocp.load(path, wanted)
+        loading = ocp.options.PyTreeOptions.Loading(partial_load=part)
+        with ocp.Context(pytree_options=ocp.options.PyTreeOptions(loading=loading)):
+            restored = ocp.load(path, wanted)
     except Exception as error:
         if (cause := _refused(error)) is not None and cause.errno != errno.ENOENT:
             raise StorageError(path, cause, "put that right and try again") from error
@@ -176,15 +182,17 @@ def _check_digests(path: Path) -> None:
             raise DamagedError(f"{path / name}: its content is not what was written")
 
 
-def load_newest(folder: Path, like: PyTree) -> tuple[int, PyTree] | None:
+def load_newest(folder: Path, like: PyTree, *, part: bool = False) -> tuple[int, PyTree] | None:
     """The newest undamaged checkpoint in `folder` and its iteration; None without any.
+
+    `part` is as for `load`.
 
     Warns:
         UserWarning: a newer one is damaged.
     """
     for step in reversed(steps(folder)):
         try:
-            return step, load(folder / str(step), like)
+            return step, load(folder / str(step), like, part=part)
         except DamagedError as error:
             warnings.warn(f"checkpoint {step} is damaged, going back: {error}", stacklevel=2)
     return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +93,14 @@ def find_folder(
     )
 
 
-def load_params(folder: Path, init: Callable[[jax.Array], PyTree], seeds: int) -> PyTree:
-    """Parameters `[seeds, ...]` in the structure that `init(key)` has for one seed."""
+def load_params(
+    folder: Path, init: Callable[[jax.Array], PyTree], seeds: int, within: Sequence[str] = ()
+) -> PyTree:
+    """Parameters `[seeds, ...]` in the structure that `init(key)` has for one seed.
+
+    Args:
+        within: names of the levels of the checkpoint that the parameters are inside of.
+    """
     with reading(folder, "a trained network"):
         keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), seeds))
         shapes = jax.eval_shape(jax.vmap(init), keys)
@@ -105,13 +111,18 @@ def load_params(folder: Path, init: Callable[[jax.Array], PyTree], seeds: int) -
     )
     sizes = [math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes)]
     check_room(folder, "parameters", sum(sizes))
-    loaded = checkpoint.load_newest(folder, like)
+    for name in reversed(within):
+        like = {name: like}
+    loaded = checkpoint.load_newest(folder, like, part=bool(within))
     if loaded is None:
         raise CheckpointError(
             f"{folder}: found no undamaged checkpoint, expected one; "
             "a run writes it anew when it is resumed"
         )
-    return loaded[1]
+    found = loaded[1]
+    for name in within:
+        found = found[name]
+    return found
 
 
 def one_seed(params: PyTree, seed: int) -> PyTree:

@@ -232,7 +232,7 @@ def actor_loss(
         The loss, and the log-densities `[B]` of the drawn actions.
     """
     actions, density = soft.sample(nets, actor, key, batch.observations)
-    value = soft.min_q(nets, state.critic, batch.observations, actions)
+    value = soft.climbed(nets, state.critic, batch.observations, actions)
     if nets.config.bc_steps:
         inside = jnp.clip(batch.actions, -LIMIT, LIMIT)
         imitation = log_prob(inside, *soft.heads(nets, actor, batch.observations))

@@ -64,6 +64,8 @@ class SacConfig(SoftConfig):
         return make_sac(self, observation_size, action_size, steps if self.cosine else None)
 
     def validate(self) -> None:
+        if (self.target_critics or 1) > self.num_critics:
+            raise ConfigError("target_critics", self.target_critics, "at most num_critics")
         if self.eta > 0 and self.num_critics < 2:
             raise ConfigError("eta", self.eta, "0, or more with at least 2 critics")
 

@@ -47,6 +47,10 @@ class SoftConfig:
         max_q_backup: bootstrap from each critic's highest value over ten drawn next actions, then
             the least critic; the entropy is not counted (CQL's code on AntMaze, MOBILE's on pen).
         learn_alpha: the entropy's weight is learned; else it stays `initial_alpha`.
+        critic_norm: layer normalisation in the critics, before each activation (RLPD).
+        target_critics: of how many critics, drawn anew at every step, the Bellman target takes the
+            minimum; the policy then climbs the mean of all (REDQ, and RLPD with 2 of 10). None:
+            the minimum of all for both.
     """
 
     num_critics: int = positive(2)
@@ -63,6 +67,8 @@ class SoftConfig:
     backup_entropy: bool = True
     max_q_backup: bool = False
     learn_alpha: bool = True
+    critic_norm: bool = False
+    target_critics: int | None = positive(None)
 
 
 class SoftNets(NamedTuple):
@@ -95,7 +101,9 @@ def make_nets(
 
     def mlp(hidden: tuple[int, ...], outputs: tuple[int, ...], bound: float) -> MLP:
         head = uniform(bound)
-        return MLP(hidden, outputs, bias_init=bias, head_init=head, head_bias_init=head)
+        norm = config.critic_norm and outputs == (1,)
+        inits = {"bias_init": bias, "head_init": head, "head_bias_init": head}
+        return MLP(hidden, outputs, layer_norm=norm, **inits)
 
     critic = from_linen(mlp(critic_hidden_dims or config.hidden_dims, (1,), 3e-3), s, a)
     if actor_config.kind == "gaussian":
@@ -200,6 +208,15 @@ def min_q(nets: SoftNets, critic: PyTree, observations: jax.Array, actions: jax.
     return value + (slope * (actions - still)).sum(-1)
 
 
+def climbed(
+    nets: SoftNets, critic: PyTree, observations: jax.Array, actions: jax.Array
+) -> jax.Array:
+    """What the policy climbs, `[B]`: the least critic's value, with `target_critics` the mean."""
+    if nets.config.target_critics is None:
+        return min_q(nets, critic, observations, actions)
+    return q(nets, critic, observations, actions).mean(0)
+
+
 def policy(
     nets: SoftNets, actor: PyTree, key: jax.Array, observation: jax.Array, memory: PyTree
 ) -> tuple[jax.Array, PyTree]:
@@ -216,7 +233,8 @@ def greedy(
 
 
 def soft_value(nets: SoftNets, state: Any, key: jax.Array, observations: jax.Array) -> jax.Array:
-    """`min_i Q'_i(s, a) - alpha log pi(a | s)` with `a ~ pi`, `[B]`, of the target critics.
+    """`min_i Q'_i(s, a) - alpha log pi(a | s)` with `a ~ pi`, `[B]`, of the target critics, or of
+    `target_critics` of them.
 
     Without `backup_entropy` the logarithm is left out; with `max_q_backup` the value is
     `min_i max_k Q'_i(s, a_k)` over `BACKUP_ACTIONS` draws (Kumar et al. 2020, appendix F).
@@ -227,7 +245,11 @@ def soft_value(nets: SoftNets, state: Any, key: jax.Array, observations: jax.Arr
         values = jax.vmap(lambda a: q(nets, state.target_critic, observations, a))(tried)
         return values.max(0).min(0)
     actions, log_prob = sample(nets, state.actor, key, observations)
-    value = q(nets, state.target_critic, observations, actions).min(0)
+    values = q(nets, state.target_critic, observations, actions)
+    if nets.config.target_critics is not None:
+        asked = jax.random.permutation(jax.random.fold_in(key, 1), len(values))
+        values = values[asked[: nets.config.target_critics]]
+    value = values.min(0)
     if nets.config.backup_entropy:
         value = value - temperature(nets, state.log_alpha) * log_prob
     return value
@@ -239,9 +261,12 @@ def soft_value(nets: SoftNets, state: Any, key: jax.Array, observations: jax.Arr
 def actor_loss(
     actor: PyTree, nets: SoftNets, state: Any, key: jax.Array, batch: Transitions
 ) -> tuple[jax.Array, jax.Array]:
-    """`mean (alpha log pi(a | s) - min_i Q_i(s, a))` with `a ~ pi`, and the log-densities `[B]`."""
+    """`mean (alpha log pi(a | s) - min_i Q_i(s, a))` with `a ~ pi`, and the log-densities `[B]`.
+
+    With `target_critics` it is the mean over i.
+    """
     actions, log_prob = sample(nets, actor, key, batch.observations)
-    value = min_q(nets, state.critic, batch.observations, actions)
+    value = climbed(nets, state.critic, batch.observations, actions)
     # The temperature moves first (as in RAVL's code), on this batch's entropy.
     log_alpha = state.log_alpha + temperature_step(nets, state, log_prob)[0]
     return (temperature(nets, log_alpha) * log_prob - value).mean(), log_prob

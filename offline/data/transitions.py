@@ -230,7 +230,9 @@ class RewardScale(NamedTuple):
         """The rows with rewards as they are learned from."""
         if self == RewardScale():
             return rows
-        rewards = np.asarray(rows.rewards, np.float32)
+        rewards = rows.rewards
+        if not isinstance(rewards, jax.Array):
+            rewards = np.asarray(rewards, np.float32)
         return rows._replace(rewards=rewards * np.float32(self.scale) + np.float32(self.shift))
 
     def undo(self, values: np.ndarray, weight: np.ndarray | float) -> np.ndarray:

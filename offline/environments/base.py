@@ -207,10 +207,18 @@ def with_columns(env: Environment, columns: Sequence[str]) -> Environment:
     if tuple(columns) == env.columns:
         return env
     order = np.array([env.columns.index(name) for name in columns])
+    back, again = np.argsort(order), env.restart
     known = env.starts or (lambda count: (np.zeros((count, len(order))),) * 2)
 
     def shown(state: EnvironmentState) -> EnvironmentState:
         return state._replace(observation=state.observation[:, order])
+
+    def own(state: EnvironmentState) -> EnvironmentState:
+        return state._replace(observation=state.observation[:, back])
+
+    def restart(key: jax.Array, state: EnvironmentState, ended: jax.Array) -> EnvironmentState:
+        assert again is not None
+        return shown(again(key, own(state), ended))
 
     def starts(count: int) -> tuple[np.ndarray, np.ndarray]:
         first, second = known(count)
@@ -218,10 +226,9 @@ def with_columns(env: Environment, columns: Sequence[str]) -> Environment:
 
     def less(offset: tuple[float, ...]) -> Environment:
         assert env.less is not None
-        own = np.empty(len(order))
-        own[order] = offset
-        made = env.less(tuple(own.tolist()))
-        there = env._replace(reset=made.reset, step=made.step, starts=made.starts)
+        made = env.less(tuple(np.asarray(offset)[back].tolist()))
+        changes = {name: getattr(made, name) for name in ("reset", "step", "restart", "starts")}
+        there = env._replace(**changes)
         return with_columns(there, columns)
 
     def reset(key: jax.Array, batch: int) -> EnvironmentState:
@@ -230,12 +237,13 @@ def with_columns(env: Environment, columns: Sequence[str]) -> Environment:
     def step(
         key: jax.Array, state: EnvironmentState, action: jax.Array
     ) -> tuple[EnvironmentState, StepResult]:
-        following, out = env.step(key, state, action)
+        following, out = env.step(key, own(state), action)
         return shown(following), out
 
     return env._replace(
         reset=reset,
         step=step,
+        restart=None if again is None else restart,
         columns=tuple(columns),
         starts=None if env.starts is None else starts,
         less=None if env.less is None else less,

@@ -68,7 +68,7 @@ def from_gymnasium(
     middle = np.asarray(0.5 * (low + high), first.action_space.dtype)
     host.probe(middle)
     return host_environment(
-        host, label, len(names), low, high, version, columns=_named(first) or (), another=make
+        host, label, len(names), low, high, version, columns=named(first) or (), another=make
     )
 
 
@@ -117,7 +117,7 @@ def _called(make: Callable[[], Any], label: Any, expected: str = "one that can b
     return made
 
 
-def _named(env: Any) -> tuple[str, ...] | None:
+def named(env: Any) -> tuple[str, ...] | None:
     """Names of the columns; None where nothing but one vector is known.
 
     Wrappers that flatten or leave observations as they are are looked through.

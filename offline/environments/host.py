@@ -95,7 +95,7 @@ class Copies:
         the same ones every time."""
         space, rng, seen = self.copies[0].action_space, np.random.default_rng(0), []
         for seed in range(count):
-            first = self._begin(0, seed)
+            first = self.begin(0, seed)
             action = rng.uniform(space.low, space.high).astype(space.dtype)
             seen.append((first, self.take(0, action, 0)[0]))
         first, second = (_float32(np.stack(x) - offset) for x in zip(*seen, strict=True))
@@ -105,7 +105,7 @@ class Copies:
         """Observations `[B, S]` and stamps `[B]` of freshly seeded episodes."""
         seeds = np.asarray(seeds).tolist()
         self.rows(len(seeds))
-        return self.start([self._begin(row, seed) for row, seed in enumerate(seeds)], offset)
+        return self.start([self.begin(row, seed) for row, seed in enumerate(seeds)], offset)
 
     def step(
         self, actions: np.ndarray, stamps: np.ndarray, time: np.ndarray, offset: Any = 0.0
@@ -145,10 +145,11 @@ class Copies:
 
     def probe(self, action: np.ndarray) -> None:
         """Reset the first copy and step it once; raises as `take`."""
-        self._begin(0, 0)
+        self.begin(0, 0)
         self.take(0, action, 0)
 
-    def _begin(self, row: int, seed: int) -> np.ndarray:
+    def begin(self, row: int, seed: int) -> np.ndarray:
+        """The first observation `[S]` float64 of a seeded episode of one copy, checked."""
         self._copy = row
         given = self._run(-1, self.copies[row].reset, seed=seed)
         if not isinstance(given, tuple) or len(given) != 2:
@@ -162,7 +163,7 @@ class Copies:
             raise
         except BaseException as error:  # `sys.exit` and its like would end the training
             found = f"{type(error).__name__}: {one_line(error)}"
-            raise self._fail(at, found, "no exception") from error
+            raise self.fail(at, found, "no exception") from error
 
     def _seen(self, at: int, observation: Any) -> np.ndarray:
         try:
@@ -172,12 +173,12 @@ class Copies:
             flat = flat.astype(np.float64)
         except Exception as error:  # a part of its own class may raise anything
             expected = f"an observation of {type(self.space).__name__} {self.space.shape or ''}"
-            raise self._fail(at, f"observation: {one_line(error)}", expected.strip()) from error
+            raise self.fail(at, f"observation: {one_line(error)}", expected.strip()) from error
         finite = np.isfinite(_float32(flat))
         if not finite.all():
             entry = int(np.flatnonzero(~finite)[0])
             found = f"{flat[entry]} in entry {entry} of the observation"
-            raise self._fail(at, found, "finite numbers, as float32 has them")
+            raise self.fail(at, found, "finite numbers, as float32 has them")
         return flat
 
     def _number(self, at: int, name: str, value: Any) -> float:
@@ -185,20 +186,21 @@ class Copies:
         try:
             array = plain_array(np.nan if value is None else value)
         except ValueError as error:
-            raise self._fail(at, f"{name}: {one_line(error)}", "one number") from error
+            raise self.fail(at, f"{name}: {one_line(error)}", "one number") from error
         if value is None or array.size != 1 or array.dtype.kind not in "fiub":
             what = "None" if value is None else f"shape {array.shape}, dtype {array.dtype}"
-            raise self._fail(at, f"{name}: {what}", "one number")
+            raise self.fail(at, f"{name}: {what}", "one number")
         number = float(array.reshape(()))
         if not np.isfinite(_float32(np.asarray(number))):
-            raise self._fail(at, f"{name} {number:g}", "a finite number")
+            raise self.fail(at, f"{name} {number:g}", "a finite number")
         return number
 
     def _wrong(self, at: int, given: Any, expected: str) -> NoReturn:
         many = f"{len(given)} values" if isinstance(given, tuple) else type(given).__name__
-        raise self._fail(at, many, expected)
+        raise self.fail(at, many, expected)
 
-    def _fail(self, at: int, found: str, expected: str) -> SimulatorError:
+    def fail(self, at: int, found: str, expected: str) -> SimulatorError:
+        """The error to raise, which is kept for `failure`."""
         self._failure = SimulatorError(self.name, self._copy, at, found, expected)
         return self._failure
 

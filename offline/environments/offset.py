@@ -57,7 +57,7 @@ def shifted(env: Environment, offset: Any) -> Environment:
     if restore is not None:
         changes["set_observation"] = lambda observation: moved(restore(observation + less))
     made = env.less(whole)
-    changes |= {"reset": made.reset, "step": made.step, "starts": made.starts}
+    changes |= {name: getattr(made, name) for name in ("reset", "step", "restart", "starts")}
     return env._replace(**changes)
 
 

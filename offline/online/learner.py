@@ -1,10 +1,13 @@
-"""SAC that acts while it learns: some steps in every copy of the simulator, then gradient steps.
+"""An agent that acts while it learns: steps in every copy of the simulator, then gradient steps.
 
 An iteration is one compiled call of `train_loop`: `rows / environments` steps with sampled actions
 in every copy, whose rows go into a replay buffer on the device, and then `rows * update_ratio`
 gradient steps on batches of it. Everything is in the state, the simulators' included, so that a
 checkpoint is enough to go on to the same bits. Haarnoja et al. 2018, "Soft Actor-Critic Algorithms
 and Applications", algorithm 1, with the environment's and the gradient's steps in blocks.
+
+With rows of a dataset (`Prior`) each gradient step takes a fixed share of its batch from them (Ball
+et al. 2023, arXiv:2302.02948, RLPD: one half), or draws from dataset and buffer alike.
 """
 
 from __future__ import annotations
@@ -22,17 +25,18 @@ from jaxrl_rollouts.configs import check, number, positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import evenly
 from jaxrl_rollouts.replay import Replay
+from jaxrl_rollouts.rollouts import where_rows
 from jaxrl_rollouts.trees import PyTree
 
 from ..agents.sac import SacConfig
 from ..collect import random_policy
-from ..data import Transitions
-from ..environments import make
+from ..data import Transitions, sample_batch
+from ..data.transitions import RAW, RewardScale
 from ..environments.base import Environment, EnvironmentState, restart
-from ..environments.stateless import stateless
+from ..environments.replayed import keeping
 from ..evaluation import Policy
-from ..matching import is_simulator, same_columns
-from ..method import Agent, Job, Learner, Method, Prepared, learn
+from ..matching import is_simulator
+from ..method import Agent, AgentConfig, Job, Learner, Method, Prepared, learn
 from ..task import Task
 
 
@@ -43,14 +47,15 @@ class Acting:
     Attributes:
         environments: copies of the simulator side by side.
         rows: steps in all of them together between two blocks of gradient steps.
-        warmup: steps of uniformly random actions before anything is learned.
-        update_ratio: gradient steps for each step in the simulator.
+        warmup: steps before anything is learned: of uniformly random actions, or of the policy that
+            was trained before.
+        update_ratio: gradient steps for each step in the simulator (UTD).
         capacity: rows that the replay buffer keeps; None keeps all.
     """
 
     environments: int = positive(10)
     rows: int = positive(200)
-    warmup: int = positive(5_000)
+    warmup: int = number(5_000, least=0)
     update_ratio: float = number(1.0, above=0)
     capacity: int | None = None
 
@@ -81,6 +86,8 @@ class OnlineConfig(Acting):
 
     Attributes:
         batch_size: rows in a gradient step.
+        share: of a batch that is drawn from the dataset, where there is one; rounded to whole rows.
+            None: every row of dataset and replay buffer is as likely.
         looks: evaluations, evenly spread; the policy of each is kept.
         episodes: in each evaluation, with the mean action.
         tape: act with actions rounded to float16 and keep the simulator's positions and velocities
@@ -88,6 +95,7 @@ class OnlineConfig(Acting):
     """
 
     batch_size: int = positive(256)
+    share: float | None = number(0.5, least=0, most=1)
     looks: int = positive(20)
     episodes: int = positive(5)
     tape: bool = False
@@ -95,6 +103,18 @@ class OnlineConfig(Acting):
     def iterations(self, steps: int) -> int:
         """Iterations that come nearest to `steps` in the simulator, and fit the looks."""
         return max(round((steps - self.warmup) / self.rows / self.looks), 1) * self.looks
+
+
+class Prior(NamedTuple):
+    """What an online training begins with, of one seed.
+
+    Attributes:
+        agent: state of an agent that was trained; () for fresh networks.
+        rows: `Transitions` of a dataset, rewards as they are learned from; () for none.
+    """
+
+    agent: PyTree = ()
+    rows: PyTree = ()
 
 
 class OnlineState(NamedTuple):
@@ -167,17 +187,18 @@ def rounded(action: jax.Array) -> jax.Array:
 
 
 def _begin(
-    agent: Agent, env: Environment, config: OnlineConfig, capacity: int, key: jax.Array, data: Any
+    agent: Agent, env: Environment, config: OnlineConfig, capacity: int, key: jax.Array, data: Prior
 ) -> OnlineState:
-    """Fresh networks, and a buffer of random actions."""
-    del data
+    """Fresh networks and a buffer of random actions, or those of `data` and what they did."""
     agent_key, reset_key, act_key, key = jax.random.split(key, 4)
     start, count = env.reset(reset_key, config.environments), config.environments
-    policy = random_policy(env.action_size)
-    simulators, rows = act(env, policy, (), start, act_key, config.warmup // count, config.tape)
+    if jax.tree.leaves(data.agent):
+        state, policy, params = data.agent, agent.policy, data.agent.actor
+    else:
+        state, policy, params = agent.init(agent_key), random_policy(env.action_size), ()
+    simulators, rows = act(env, policy, params, start, act_key, config.warmup // count, config.tape)
     row = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), rows)
     kept = replay.add(replay.create(row, capacity), rows)
-    state = agent.init(agent_key)
     looks = jax.tree.map(lambda x: jnp.zeros((config.looks, *x.shape), x.dtype), state.actor)
     return OnlineState(state, kept, simulators, looks, key, jnp.int32(0))
 
@@ -187,19 +208,20 @@ def _update(
     env: Environment,
     config: OnlineConfig,
     places: tuple[int, ...],
+    reward: RewardScale,
     state: OnlineState,
-    data: Any,
+    data: Prior,
 ) -> tuple[OnlineState, dict[str, jax.Array]]:
     """Act, remember, learn; after the iterations in `places` the policy is kept."""
-    del data
     act_key, learn_key = jax.random.split(jax.random.fold_in(state.key, state.iteration))
     count = config.rows // config.environments
     actor, before = state.agent.actor, state.simulators
     simulators, rows = act(env, agent.policy, actor, before, act_key, count, config.tape)
     kept = replay.add(state.replay, rows)
+    seen = kept._replace(rows=kept.rows[0])
 
     def draw(key: jax.Array) -> Transitions:
-        return replay.sample(kept._replace(rows=kept.rows[0]), key, config.batch_size)
+        return mixed(data.rows, seen, key, config.batch_size, config.share, reward)
 
     learned, metrics = learn(agent, state.agent, learn_key, draw, config.per_iteration)
     done = state.iteration + 1
@@ -213,11 +235,48 @@ def _update(
     return OnlineState(learned, kept, simulators, looks, state.key, done), metrics
 
 
+def mixed(
+    rows: PyTree,
+    seen: Replay,
+    key: jax.Array,
+    count: int,
+    share: float | None,
+    reward: RewardScale = RAW,
+) -> Transitions:
+    """`count` rows for a gradient step, those of the dataset first; see `OnlineConfig.share`.
+
+    Args:
+        rows: of a dataset, `[N, ...]`, or ().
+        seen: replay buffer, its rewards as the simulator gave them.
+        reward: the view that those are learned in.
+    """
+
+    def lived(key: jax.Array, count: int) -> Transitions:
+        return reward.of(replay.sample(seen, key, count))
+
+    if not jax.tree.leaves(rows):
+        return lived(key, count)
+    logged_key, lived_key, coin_key = jax.random.split(key, 3)
+    if share is None:
+        size = rows.rewards.shape[0]
+        logged = jax.random.randint(coin_key, (count,), 0, size + seen.size) < size
+        pair = sample_batch(rows, logged_key, count), lived(lived_key, count)
+        return where_rows(logged, *pair)
+    first = round(share * count)
+    parts = [sample_batch(rows, logged_key, first)] if first else []
+    parts += [lived(lived_key, count - first)] if first < count else []
+    return jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
+
+
 @functools.lru_cache(maxsize=8)
 def make_online(
-    env: Environment, agent: SacConfig, config: OnlineConfig, iterations: int
+    env: Environment,
+    agent: AgentConfig,
+    config: OnlineConfig,
+    iterations: int,
+    reward: RewardScale = RAW,
 ) -> Learner:
-    """An online learner; its data are `()`. Equal arguments give the same functions."""
+    """An online learner, whose data are a `Prior`. Equal arguments give the same functions."""
     check(config)
     if env.host:
         expected = "MuJoCo of Gymnasium, gymnax, brax, or one in jax"
@@ -229,20 +288,10 @@ def make_online(
         made,
         functools.partial(_begin, made, env, config, capacity),
         functools.partial(
-            _update, made, env, config, tuple(sorted(evenly(iterations, config.looks)))
+            _update, made, env, config, tuple(sorted(evenly(iterations, config.looks))), reward
         ),
         config.per_iteration,
     )
-
-
-def simulator(environment: Any) -> Environment:
-    """What `make` makes, with pure steps where it is of Gymnasium's MuJoCo.
-
-    Raises:
-        ConfigError, MissingExtraError: see `make`.
-    """
-    env = make(environment)
-    return stateless(env.name) if env.host and env.name.startswith("mujoco/") else env
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,8 +312,7 @@ class OnlineSac(Acting, Method):
         env = task.env
         if not is_simulator(env):
             raise ConfigError("environment", "none", f"a simulator for {self.name} to act in")
-        if env.host:
-            env = same_columns(task.dataset, simulator(env.name))
+        env = keeping(env)
         acting = {f.name: getattr(self, f.name) for f in fields(Acting)}
         looks = {"looks": job.evaluations, "episodes": job.episodes}
         config = OnlineConfig(**acting, **looks, batch_size=self.batch_size)
@@ -272,4 +320,4 @@ class OnlineSac(Acting, Method):
         learner = make_online(env, self.agent, config, iterations)
         played = f"{config.steps_at(iterations):,} steps of its own in {env.name}"
         source = task._replace(synthetic=f"Data: no row of the dataset; {played}, for each seed.")
-        return Prepared(learner, (), iterations, self.agent, env, source)
+        return Prepared(learner, Prior(), iterations, self.agent, env, source)

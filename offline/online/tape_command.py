@@ -118,12 +118,13 @@ def _write(
     path: Path, environment: str, kind: str, training: Online | None, rows: int, seed: int
 ) -> None:
     from ..data import episode_returns
+    from ..environments import make as simulator_of
+    from ..environments.replayed import keeping
     from ..tapes.replay import load_tape
     from ..tapes.tape import write_tape
-    from .learner import simulator
     from .tapes import make_tape
 
-    write_tape(path, make_tape(kind, simulator(environment), training, rows, seed))
+    write_tape(path, make_tape(kind, keeping(simulator_of(environment)), training, rows, seed))
     data = load_tape(path)
     returns = episode_returns(data.transitions)
     print(f"{path}: {len(data):,} transitions, mean return {returns.mean():.1f}")

@@ -1,6 +1,7 @@
-"""Online SAC in one call: a simulator goes in, a policy, its history and a report come out.
+"""Training in a simulator in one call: a policy, its history and a report come out.
 
 outcome = offline.train_online("mujoco/HalfCheetah-v4", offline.Sac(), 200_000, context=run)
+outcome = offline.finetune(result, "mujoco/HalfCheetah-v4", 20_000)      # result of offline.train
 outcome.returns                              # [seeds], of the last evaluation
 outcome.curve()                              # steps [looks], returns [looks, seeds]
 action = outcome.policy(0)(observation)
@@ -8,7 +9,9 @@ action = outcome.policy(0)(observation)
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -22,20 +25,29 @@ from jaxrl_rollouts.trees import PyTree
 
 from ..agents.model_free import ModelFree
 from ..agents.sac import SacConfig
-from ..environments import Environment
+from ..behaviours.made import load, undeclared
+from ..data import Dataset, to_device
+from ..data.transitions import RAW, RewardScale
+from ..environments import Environment, make
+from ..environments.base import naming_failures
+from ..environments.replayed import keeping
 from ..evaluation import check_count
-from ..method import Agent
+from ..matching import EnvironmentLike, matched
+from ..method import Agent, AgentConfig
 from ..policy import Policy
+from ..result import TrainResult
 from ..saved_policies import LAST, policy_of, save_policy
 from ..training import evaluator, train_learner
-from .learner import OnlineConfig, make_online, simulator
+from .learner import OnlineConfig, Prior, make_online
+from .start import log_of, place_of, start_of
 
 STAGE = "sac"
 DEFAULT = SacConfig(hidden_dims=(256, 256))
+FINETUNE = OnlineConfig(warmup=0)
 
 
 class Online(NamedTuple):
-    """What `train_online` returns.
+    """What `train_online` and `finetune` return.
 
     Attributes:
         env: where it acted.
@@ -43,13 +55,25 @@ class Online(NamedTuple):
         settings: of the agent.
         config: how acting and learning alternated.
         trained: state and history.
+        about: what a policy's file says of method and dataset.
+        reward: the view of the rewards that was learned from.
+        before: what a fine-tuning began with, as the evaluations record it, `[seeds]` each; None
+            of a training from nothing.
     """
 
     env: Environment
     agent: Agent
-    settings: SacConfig
+    settings: AgentConfig
     config: OnlineConfig
     trained: Trained
+    about: Mapping[str, Any]
+    reward: RewardScale = RAW
+    before: Mapping[str, np.ndarray] | None = None
+
+    def __repr__(self) -> str:
+        began = "" if self.before is None else f"{self.before['return'].mean():.4g} to "
+        what = f"{self.about['method']} in {self.env.name}, {self.steps:,} steps"
+        return f"Online({what}: return {began}{self.returns.mean():.4g}, {len(self.returns)} seeds)"
 
     @property
     def returns(self) -> np.ndarray:
@@ -92,14 +116,15 @@ class Online(NamedTuple):
 
     @property
     def _facts(self) -> dict[str, Any]:
-        return {"method": "online sac", "dataset": "none", "returns": self.returns}
+        return {**self.about, "returns": self.returns, "reward": self.reward._asdict()}
 
 
 def train_online(
-    environment: Any,
+    environment: EnvironmentLike,
     agent: SacConfig | None = None,
     steps: int = 100_000,
     *,
+    data: Dataset | str | Path | None = None,
     online: OnlineConfig | None = None,
     seeds: int = 1,
     seed: int = 0,
@@ -108,15 +133,18 @@ def train_online(
 ) -> Online:
     """Train SAC in a simulator.
 
-    Gymnasium's MuJoCo environments run on the host, gymnax's, brax's and the embedded ones inside
-    the compiled program; in both, simulators and replay buffer are part of the checkpoint, and a
-    run that was cut goes on to the same bits (on CPU).
+    Environments of Gymnasium run on the host, gymnax's, brax's and the embedded ones inside the
+    compiled program; in both, simulators and replay buffer are part of the checkpoint, and a run
+    that was cut goes on to the same bits (on CPU).
 
     Args:
-        environment: what `make` takes. Other environments of Gymnasium than MuJoCo's keep a state
-            that no checkpoint holds, and are refused.
+        environment: what `make` takes. Of Gymnasium's other than MuJoCo's a state is the seed and
+            the actions so far, so they must step the same when given these again.
         agent: settings of SAC or EDAC; None takes SAC with networks of 2 x 256.
         steps: in the simulator, of each seed; rounded to whole iterations between evaluations.
+        data: a dataset, or what `load` takes, of whose rows `online.share` of every batch are:
+            RLPD, with ten normalised critics, `Sac(num_critics=10, critic_norm=True,
+            target_critics=2, backup_entropy=False)`, and `OnlineConfig(update_ratio=20)`.
         online: how acting and learning alternate.
         seeds: trained side by side.
         seed: the same seed gives the same training.
@@ -132,31 +160,128 @@ def train_online(
         DivergenceError: training became non-finite.
         Interrupted: the context's stop flag was raised; the run can be resumed.
     """
-    online = online or OnlineConfig()
     settings = _settings(agent)
+    check_count("seeds", seeds)
+    log, env = None, make(environment)
+    if data is not None:
+        log, env = matched(_opened(data), env)
+    about = {"method": "online sac", "dataset": log.name if log else "none"}
+    made = _Asked(keeping(env), settings, online or OnlineConfig(), steps, seed, stage, context)
+    return _train(made, Prior(rows=_rows(log, RAW)), seeds, about)
+
+
+def finetune(
+    trained: TrainResult | str | Path,
+    environment: EnvironmentLike | None = None,
+    steps: int = 20_000,
+    *,
+    data: Dataset | str | Path | None = None,
+    online: OnlineConfig | None = None,
+    seed: int = 0,
+    stage: str = "finetune",
+    context: RunContext | None = None,
+) -> Online:
+    """Go on with agents that were trained offline, by acting in a simulator.
+
+    Networks, target networks and optimisers are those at the end of the training; rates that fell
+    over it are constant again. The agent's own losses are kept: those of IQL, CQL, SAC or EDAC
+    (also of MOPO, MOBILE, RAVL and what else trains one of these).
+
+        result = offline.train("hopper-medium-v2", "iql")
+        tuned = offline.finetune(result, steps=20_000)
+        tuned.before["return"], tuned.returns
+
+    Args:
+        trained: a result of `train`, or the folder of a run; all of its training seeds that did
+            not diverge go on.
+        environment: as for `train_online`. None takes the one that the policies were evaluated in.
+        steps: in the simulator, of each seed; rounded to whole iterations between evaluations.
+        data: rows that `online.share` of every batch are of. None takes those that were learned
+            from; with a share of 0 no data are read.
+        online: how acting and learning alternate; None has no steps without learning first.
+        seed, stage, context: as for `train_online`.
+
+    Returns:
+        An `Online`, which knows in `before` what it began with.
+
+    Raises:
+        ConfigError, DataError: an agent that cannot go on, or an environment or data of other
+            sizes than the policy's.
+        CheckpointError: a folder without the training that made the policy.
+        DivergenceError, Interrupted: as for `train_online`.
+    """
+    config = online or FINETUNE
+    start = start_of(trained)
+    log = None
+    if config.share != 0:
+        log = log_of(trained) if data is None else _opened(data)
+    log, env = place_of(start, log, environment)
+    if context is not None and start.sha256:
+        context.folder.hold("start", sha256=start.sha256)
+    facts = start.policy.facts
+    about = {"method": f"{facts.get('method')}, fine-tuned", "dataset": facts.get("dataset")}
+    made = _Asked(env, start.settings, config, steps, seed, stage, context)
+    prior = Prior(start.agent, _rows(log, start.reward))
+    seeds = len(jax.tree.leaves(start.agent)[0])
+    return _train(made, prior, seeds, about, start.reward)
+
+
+class _Asked(NamedTuple):
+    """What a training was asked for; see `train_online`."""
+
+    env: Environment
+    settings: AgentConfig
+    online: OnlineConfig
+    steps: int
+    seed: int
+    stage: str
+    context: RunContext | None
+
+
+def _train(
+    asked: _Asked, prior: Prior, seeds: int, about: Mapping[str, Any], reward: RewardScale = RAW
+) -> Online:
+    env, settings, online, steps, seed, stage, context = asked
     check(settings)
     check_count("steps", steps)
-    check_count("seeds", seeds)
-    env = simulator(environment)
     iterations = online.iterations(steps)
-    learner = make_online(env, settings, online, iterations)
+    learner = make_online(env, settings, online, iterations, reward)
     train_key, play_key = jax.random.split(jax.random.key(seed))
-    play = evaluator(learner, env, play_key, online.episodes, discount=settings.discount)
-    trained = train_learner(
-        learner,
-        (),
-        train_key,
-        seeds=seeds,
-        iterations=iterations,
-        stage=stage,
-        evaluate=play,
-        evaluate_every=iterations // online.looks,
-        context=context,
+    play = evaluator(
+        learner, env, play_key, online.episodes, discount=settings.discount, reward=reward
     )
-    outcome = Online(env, learner.agent, settings, online, trained)
+    with naming_failures(env):
+        before = play(SimpleNamespace(agent=prior.agent), 0) if prior.agent else None
+        trained = train_learner(
+            learner,
+            prior,
+            train_key,
+            seeds=seeds,
+            per_seed=Prior(True, False),
+            iterations=iterations,
+            stage=stage,
+            evaluate=play,
+            evaluate_every=iterations // online.looks,
+            context=context,
+        )
+    outcome = Online(env, learner.agent, settings, online, trained, about, reward, before)
     if context:
         outcome.save(context.folder.stage(stage))
     return outcome
+
+
+def _opened(data: Dataset | str | Path) -> Dataset:
+    return data if isinstance(data, Dataset) else load(data, **undeclared(data))
+
+
+def _rows(data: Dataset | None, reward: RewardScale) -> Any:
+    """The rows of a dataset on the device, as they are learned from; () of none."""
+    if data is None:
+        return ()
+    if data.rows_file is not None:
+        hint = "read them (stream='never'), or take none of them (share 0)"
+        raise ConfigError("data", "rows on disk", "rows in memory", hint)
+    return to_device(reward.of(data.transitions))
 
 
 def _settings(agent: SacConfig | None) -> SacConfig:

@@ -14,6 +14,7 @@ from helpers_data import normal_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.actors import LOG_STD_RANGE
 from jaxrl_rollouts.offline.agents.sac import (
     SacConfig,
@@ -21,7 +22,7 @@ from jaxrl_rollouts.offline.agents.sac import (
     diversity_loss,
     make_sac,
 )
-from jaxrl_rollouts.offline.agents.soft import min_q
+from jaxrl_rollouts.offline.agents.soft import climbed, min_q, soft_value
 from jaxrl_rollouts.offline.data import Transitions, to_device
 
 S, A, B, N = 3, 2, 4, 3
@@ -192,6 +193,58 @@ def test_the_least_critics_gradient_is_its_own_slope() -> None:
             member(before.critic, int(i)), batch.observations[b], batch.actions[b]
         )
         np.testing.assert_allclose(found[b], slope, rtol=1e-4, atol=1e-6)
+
+
+def test_targets_take_the_least_of_some_critics_and_the_policy_the_mean_of_all() -> None:
+    """Ball et al. 2023 (RLPD), section 4: a random subset of size Z for the target."""
+    _, before, _, _ = updated()
+    batch, of = some_batch(), replace(CONFIG, target_critics=2, backup_entropy=False)
+    nets = make_sac(of, S, A).nets
+    one = soft_value(nets, before, KEY, batch.next_observations)
+    drawn, _ = explicit_draw(before.actor, KEY, batch.next_observations)
+    values = np.asarray(all_q(before.target_critic, batch.next_observations, drawn))
+    pairs = [values[[i, j]].min(0) for i, j in ((0, 1), (0, 2), (1, 2))]
+    assert sum(np.allclose(one, pair, rtol=1e-5) for pair in pairs) >= 1
+    mean = climbed(nets, before.critic, batch.observations, batch.actions)
+    np.testing.assert_allclose(
+        mean, all_q(before.critic, batch.observations, batch.actions).mean(0), rtol=1e-5
+    )
+    with pytest.raises(ConfigError, match="at most num_critics"):
+        make_sac(replace(CONFIG, target_critics=N + 1), S, A)
+
+
+def test_every_critic_is_asked_in_its_turn() -> None:
+    _, before, _, _ = updated()
+    nets = make_sac(replace(CONFIG, target_critics=1, backup_entropy=False), S, A).nets
+    batch, seen = some_batch(), set()
+    for key in jax.random.split(KEY, 20):
+        drawn, _ = explicit_draw(before.actor, key, batch.next_observations)
+        values = np.asarray(all_q(before.target_critic, batch.next_observations, drawn))
+        found = soft_value(nets, before, key, batch.next_observations)
+        (which,) = np.flatnonzero(np.isclose(values, found, rtol=1e-5).all(1))
+        seen.add(int(which))
+    assert seen == set(range(N))
+
+
+def test_normalised_critics_have_a_scale_before_each_activation() -> None:
+    nets = make_sac(replace(CONFIG, critic_norm=True), S, A).nets
+    state = make_sac(replace(CONFIG, critic_norm=True), S, A).init(jax.random.key(0))
+    member_of = member(state.critic, 0)
+    assert {name for name in member_of if name.startswith("LayerNorm")} == {
+        "LayerNorm_0",
+        "LayerNorm_1",
+    }
+    assert not any(name.startswith("LayerNorm") for name in state.actor)
+    batch = some_batch()
+    x = jnp.concatenate([batch.observations, batch.actions], -1)
+    for i in (0, 1):
+        x = x @ member_of[f"Dense_{i}"]["kernel"] + member_of[f"Dense_{i}"]["bias"]
+        x = (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-6)
+        norm = member_of[f"LayerNorm_{i}"]
+        x = jnp.maximum(x * norm["scale"] + norm["bias"], 0.0)
+    want = (x @ member_of["Dense_2"]["kernel"] + member_of["Dense_2"]["bias"])[:, 0]
+    found = nets.critics.apply_all(state.critic, batch.observations, batch.actions)[0, :, 0]
+    np.testing.assert_allclose(found, want, rtol=1e-3, atol=1e-6)
 
 
 def test_target_critics_follow_slowly_and_a_penalty_lowers_the_target() -> None:

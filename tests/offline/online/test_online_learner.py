@@ -120,7 +120,6 @@ def test_a_cut_run_in_mujoco_goes_on_to_the_same_bits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"environment": "gymnasium/MountainCarContinuous-v0"}, "kept in no checkpoint"),
         ({"agent": offline.Cql()}, "settings of sac or edac"),
         ({"online": OnlineConfig(rows=25)}, "multiple of environments"),
         ({"online": OnlineConfig(rows=10, update_ratio=0.01)}, "a gradient step at least"),

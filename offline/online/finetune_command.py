@@ -1,0 +1,93 @@
+"""`jaxrl-rollouts finetune RUN`: a run's policies, trained on in a simulator.
+
+jaxrl-rollouts finetune runs/hopper-iql-20261129-120000 --steps 20000
+jaxrl-rollouts finetune runs/tanks-iql-20261129-120000 --environment tank_env:make_env
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from jaxrl_rollouts.cli import runs
+from jaxrl_rollouts.configs import positive
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.reports.report import Report
+
+from .learner import OnlineConfig
+from .listing import FINETUNING
+from .report import online_report
+from .start import start_of
+from .train import FINETUNE, finetune
+
+
+@dataclass(frozen=True)
+class Config:
+    """One run, and how it goes on.
+
+    Attributes:
+        start: folder of the run whose policies go on; all its training seeds do.
+        environment: to act in: as for `run offline`. Left empty: where the run was evaluated.
+        dataset: whose rows are mixed into every batch. Left empty: what the run learned from.
+        steps: in the simulator, of each seed.
+        seed: of the random numbers.
+        online: how acting and learning alternate.
+    """
+
+    start: str = ""
+    environment: str = ""
+    dataset: str = ""
+    steps: int = positive(20_000)
+    seed: int = 0
+    online: OnlineConfig = field(default=FINETUNE)
+
+    def validate(self) -> None:
+        if self.online.tape:
+            raise ConfigError("online.tape", True, "False: no tape is written of a fine-tuning")
+
+
+SMOKE = OnlineConfig(rows=50, warmup=0, update_ratio=0.2, batch_size=64, looks=1, episodes=2)
+
+
+def run(config: Config, context: RunContext) -> Report:
+    """Fine-tune, evaluate, report."""
+    outcome = finetune(
+        config.start,
+        config.environment or None,
+        config.steps,
+        data=config.dataset or None,
+        online=config.online,
+        seed=config.seed,
+        context=context,
+    )
+    return online_report(outcome, context)
+
+
+def prepare(config: Config) -> list[str]:
+    """Read the agents that go on; nothing to say of them."""
+    if not config.start:
+        raise ConfigError("start", "nothing", "the folder of a run, as in `finetune RUN`")
+    start_of(config.start)
+    return []
+
+
+EXPERIMENT = replace(
+    FINETUNING.experiment(
+        config_type=Config,
+        presets={"smoke": Config(steps=100, online=SMOKE), "small": Config()},
+        run=run,
+    ),
+    title=lambda config: f"{Path(config.start).name.rpartition('-20')[0]}-finetuned",
+)
+
+
+def main(arguments: Sequence[str], prog: str) -> None:
+    """Run `finetune RUN ...`; raises `UserError` for bad input."""
+    del prog
+    first, *rest = arguments or ["--help"]
+    if first.startswith("-"):
+        runs.begin([FINETUNING.name, first, *rest])
+        return
+    runs.begin([FINETUNING.name, "--start", str(Path(first).absolute()), *rest])
