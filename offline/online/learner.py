@@ -30,7 +30,7 @@ from jaxrl_rollouts.trees import PyTree
 
 from ..agents.sac import SacConfig
 from ..collect import random_policy
-from ..data import Transitions, sample_batch
+from ..data import Dataset, Transitions, sample_batch, to_device
 from ..data.transitions import RAW, RewardScale
 from ..environments.base import Environment, EnvironmentState, restart
 from ..environments.replayed import keeping
@@ -50,6 +50,8 @@ class Acting:
         warmup: steps before anything is learned: of uniformly random actions, or of the policy that
             was trained before.
         update_ratio: gradient steps for each step in the simulator (UTD).
+        share: of a batch that is drawn from the dataset, where there is one; rounded to whole rows.
+            None: every row of dataset and replay buffer is as likely.
         capacity: rows that the replay buffer keeps; None keeps all.
     """
 
@@ -57,6 +59,7 @@ class Acting:
     rows: int = positive(200)
     warmup: int = number(5_000, least=0)
     update_ratio: float = number(1.0, above=0)
+    share: float | None = number(0.5, least=0, most=1)
     capacity: int | None = None
 
     def validate(self) -> None:
@@ -86,8 +89,6 @@ class OnlineConfig(Acting):
 
     Attributes:
         batch_size: rows in a gradient step.
-        share: of a batch that is drawn from the dataset, where there is one; rounded to whole rows.
-            None: every row of dataset and replay buffer is as likely.
         looks: evaluations, evenly spread; the policy of each is kept.
         episodes: in each evaluation, with the mean action.
         tape: act with actions rounded to float16 and keep the simulator's positions and velocities
@@ -95,7 +96,6 @@ class OnlineConfig(Acting):
     """
 
     batch_size: int = positive(256)
-    share: float | None = number(0.5, least=0, most=1)
     looks: int = positive(20)
     episodes: int = positive(5)
     tape: bool = False
@@ -296,7 +296,7 @@ def make_online(
 
 @dataclass(frozen=True, kw_only=True)
 class OnlineSac(Acting, Method):
-    """SAC that acts in the simulator of a dataset, of which it reads no row.
+    """SAC that acts in the simulator of a dataset, of which it reads no row but its `share`.
 
     Attributes:
         steps: gradient steps in all; `update_ratio` of them follow each step in the simulator.
@@ -306,6 +306,7 @@ class OnlineSac(Acting, Method):
 
     name: ClassVar[str] = "online_sac"
     reads_disk: ClassVar[bool] = True
+    share: float | None = number(0.0, least=0, most=1)
     agent: SacConfig = SacConfig(hidden_dims=(256, 256))
 
     def prepare(self, task: Task, job: Job) -> Prepared:
@@ -313,11 +314,35 @@ class OnlineSac(Acting, Method):
         if not is_simulator(env):
             raise ConfigError("environment", "none", f"a simulator for {self.name} to act in")
         env = keeping(env)
-        acting = {f.name: getattr(self, f.name) for f in fields(Acting)}
-        looks = {"looks": job.evaluations, "episodes": job.episodes}
-        config = OnlineConfig(**acting, **looks, batch_size=self.batch_size)
+        acting: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(Acting)}
+        config = OnlineConfig(
+            **acting, looks=job.evaluations, episodes=job.episodes, batch_size=self.batch_size
+        )
         iterations = max(round(self.steps / config.per_iteration), 1)
         learner = make_online(env, self.agent, config, iterations)
         played = f"{config.steps_at(iterations):,} steps of its own in {env.name}"
-        source = task._replace(synthetic=f"Data: no row of the dataset; {played}, for each seed.")
-        return Prepared(learner, Prior(), iterations, self.agent, env, source)
+        rows = () if self.share == 0 else logged(task.dataset)
+        mix = mix_of(self.share, task.dataset.name)
+        source = task._replace(synthetic=f"Data: {mix}; {played}, for each seed.")
+        return Prepared(learner, Prior(rows=rows), iterations, self.agent, env, source)
+
+
+def logged(data: Dataset, reward: RewardScale = RAW) -> Transitions:
+    """The rows of a dataset on the device, as they are learned from.
+
+    Raises:
+        ConfigError: rows that stay on the disk.
+    """
+    if data.rows_file is not None:
+        hint = "read them (stream='never'), or take none of them (share 0)"
+        raise ConfigError("data", "rows on disk", "rows in memory", hint)
+    return to_device(reward.of(data.transitions))
+
+
+def mix_of(share: float | None, data: str) -> str:
+    """How many rows of a dataset there are in a batch, in words."""
+    if share == 0 or data == "none":
+        return "no row of the dataset"
+    if share is None:
+        return f"rows of {data} as likely as those of the replay buffer"
+    return f"{100 * share:g} % of each batch from {data}"

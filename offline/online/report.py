@@ -12,6 +12,7 @@ from jaxrl_rollouts.reports.pictures import curve_with_band, figure
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.text import format_number
 
+from .learner import mix_of
 from .train import Online
 
 NAMES = {"return": "return", "estimated value": "estimated_value", "earned": "discounted_return"}
@@ -52,7 +53,7 @@ def online_report(outcome: Online, context: RunContext) -> Report:
     report.note(
         f"{outcome.about['method']}: {config.update_ratio:g} gradient steps of "
         f"{config.batch_size} rows for each step in {config.environments} copies of "
-        f"{outcome.env.name} ({outcome.env.version}); {_mix(config.share, data)}."
+        f"{outcome.env.name} ({outcome.env.version}); {mix_of(config.share, data)}."
     )
     shown = ", ".join(f"{name} {value}" for name, value in asdict(outcome.settings).items())  # type: ignore[call-overload]
     report.note(f"Agent: {shown}.")
@@ -75,11 +76,3 @@ def _gain(report: Report, before: np.ndarray, after: np.ndarray, steps: int) -> 
     report.conclusion = [
         f"Return {ends} (mean of {seeds} seeds) in {steps:,} steps; {better} of {seeds} improved.",
     ]
-
-
-def _mix(share: float | None, data: str) -> str:
-    if data == "none" or share == 0:
-        return "no rows of a dataset"
-    if share is None:
-        return f"rows of {data} as likely as those of the replay buffer"
-    return f"{100 * share:g} % of each batch from {data}"

@@ -26,7 +26,7 @@ from jaxrl_rollouts.trees import PyTree
 from ..agents.model_free import ModelFree
 from ..agents.sac import SacConfig
 from ..behaviours.made import load, undeclared
-from ..data import Dataset, to_device
+from ..data import Dataset
 from ..data.transitions import RAW, RewardScale
 from ..environments import Environment, make
 from ..environments.base import naming_failures
@@ -38,7 +38,7 @@ from ..policy import Policy
 from ..result import TrainResult
 from ..saved_policies import LAST, policy_of, save_policy
 from ..training import evaluator, train_learner
-from .learner import OnlineConfig, Prior, make_online
+from .learner import OnlineConfig, Prior, logged, make_online
 from .start import log_of, place_of, start_of
 
 STAGE = "sac"
@@ -142,9 +142,7 @@ def train_online(
             the actions so far, so they must step the same when given these again.
         agent: settings of SAC or EDAC; None takes SAC with networks of 2 x 256.
         steps: in the simulator, of each seed; rounded to whole iterations between evaluations.
-        data: a dataset, or what `load` takes, of whose rows `online.share` of every batch are:
-            RLPD, with ten normalised critics, `Sac(num_critics=10, critic_norm=True,
-            target_critics=2, backup_entropy=False)`, and `OnlineConfig(update_ratio=20)`.
+        data: a dataset, or what `load` takes, of whose rows `online.share` of every batch are.
         online: how acting and learning alternate.
         seeds: trained side by side.
         seed: the same seed gives the same training.
@@ -167,7 +165,7 @@ def train_online(
         log, env = matched(_opened(data), env)
     about = {"method": "online sac", "dataset": log.name if log else "none"}
     made = _Asked(keeping(env), settings, online or OnlineConfig(), steps, seed, stage, context)
-    return _train(made, Prior(rows=_rows(log, RAW)), seeds, about)
+    return _train(made, Prior(rows=() if log is None else logged(log)), seeds, about)
 
 
 def finetune(
@@ -221,7 +219,8 @@ def finetune(
     facts = start.policy.facts
     about = {"method": f"{facts.get('method')}, fine-tuned", "dataset": facts.get("dataset")}
     made = _Asked(env, start.settings, config, steps, seed, stage, context)
-    prior = Prior(start.agent, _rows(log, start.reward))
+    rows = () if log is None else logged(log, start.reward)
+    prior = Prior(start.agent, rows)
     seeds = len(jax.tree.leaves(start.agent)[0])
     return _train(made, prior, seeds, about, start.reward)
 
@@ -272,16 +271,6 @@ def _train(
 
 def _opened(data: Dataset | str | Path) -> Dataset:
     return data if isinstance(data, Dataset) else load(data, **undeclared(data))
-
-
-def _rows(data: Dataset | None, reward: RewardScale) -> Any:
-    """The rows of a dataset on the device, as they are learned from; () of none."""
-    if data is None:
-        return ()
-    if data.rows_file is not None:
-        hint = "read them (stream='never'), or take none of them (share 0)"
-        raise ConfigError("data", "rows on disk", "rows in memory", hint)
-    return to_device(reward.of(data.transitions))
 
 
 def _settings(agent: SacConfig | None) -> SacConfig:

@@ -15,7 +15,7 @@ from jaxrl_rollouts import offline
 from jaxrl_rollouts.errors import ConfigError, Interrupted
 from jaxrl_rollouts.offline.collect import random_policy
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
-from jaxrl_rollouts.offline.online.learner import OnlineConfig, act, make_online
+from jaxrl_rollouts.offline.online.learner import OnlineConfig, Prior, act, make_online
 from jaxrl_rollouts.offline.online.report import online_report
 from jaxrl_rollouts.offline.online.train import Online
 from jaxrl_rollouts.offline.task import keys_of
@@ -73,10 +73,14 @@ def test_it_is_a_method_like_the_others() -> None:
     asked = offline.recipe("online_sac", "paper", steps=40, agent={"hidden_dims": (8, 8)}, **own)
     result = offline.train("pendulum-mixed", asked, **job)
     learner = make_online(PENDULUM, SAC.acts, TINY, 4)
-    alone = train_learner(learner, (), keys_of(0)[0], seeds=2, iterations=4)
+    alone = train_learner(learner, Prior(), keys_of(0)[0], seeds=2, iterations=4)
     jax.tree.map(np.testing.assert_array_equal, result.actors, alone.state.agent.actor)
     assert result.steps == 40 and "120 steps of its own in pendulum" in result.source.synthetic
     assert result.policy(1, best=True)(np.zeros(3, np.float32)).shape == (1,)
+    half = replace(asked, share=0.5)
+    mixed = offline.train("pendulum-mixed", half, **job)
+    assert "50 % of each batch from pendulum-mixed" in mixed.source.synthetic
+    assert not np.array_equal(np.asarray(mixed.returns), np.asarray(result.returns))
     with pytest.raises(ConfigError, match="expected a simulator for online_sac"):
         offline.train("pendulum-mixed", asked, environment="none", **job)
 
