@@ -10,9 +10,9 @@ jaxrl-rollouts run offline --method my_file.py:MyMethod     # one of your own
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from jaxrl_rollouts.cli.shown import choices_of, option
 from jaxrl_rollouts.compare.claims import add_clock, clock_rows
