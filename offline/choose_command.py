@@ -47,7 +47,8 @@ def choose(
     there is no verdict. Takes minutes: every estimator is fitted first.
 
     Args:
-        runs: folders of runs, or of the policies they trained; all training seeds are compared.
+        runs: folders of runs, or of the policies they trained, all training seeds of which are
+            compared; or files of DOPE's policies, .npz, and of D4RL, whose behaviour is taken.
         data: the log: a file or a name, as for `run offline`. Left out: what the runs learned from.
         estimators: models (any policy), fqe (policies without a memory), is (importance sampling)
             and dr (doubly robust, with fqe). The last two take policies that draw their actions
@@ -74,11 +75,15 @@ def choose(
         raise ConfigError("--undiscounted", True, "neither --discount nor estimators but models")
     # These load jax, which `--help` should not wait for.
     from .choosing.choose import choose as of
+    from .choosing.dope import ENDINGS, read_dope_policy
     from .choosing.verdict import REJECT, UNKNOWN
     from .logs import log_of
     from .saved_policies import read_policy
 
-    saved = [read_policy(run, best=best) for run in runs]
+    saved = [
+        read_dope_policy(run) if run.suffix in ENDINGS else read_policy(run, best=best)
+        for run in runs
+    ]
     log = log_of(data, runs)
     given: dict[str, Any] = {"config": preset, "models": models, "level": level, "seed": seed}
     print(f"{log.name}: fitting {', '.join(estimators)} and clones of the data ...", flush=True)
