@@ -18,7 +18,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import brentq
 
 from jaxrl_rollouts import draws
 from jaxrl_rollouts.configs import check, number, positive
@@ -156,6 +155,8 @@ class SpectralConv(nn.Module):
 def tucker_ranks(shape: Sequence[int], share: float) -> tuple[int, ...]:
     """Ranks `c I_k` whose core and factors have about `share` of the entries of `shape`, as
     TensorLy rounds them: the c with `c^N prod(I) + c sum(I^2) = share prod(I)`."""
+    from scipy.optimize import brentq
+
     sizes, entries = np.asarray(shape, float), float(np.prod(np.asarray(shape, float)))
 
     def beyond(c: float) -> float:
