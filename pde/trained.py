@@ -211,7 +211,7 @@ class TrainedEmulator:
             `[steps, C, *N]` or `[steps, B, C, *N]`, the start left out, float64 where the fields
             given are, else float32; constant channels are what they were.
         """
-        if not isinstance(steps, int | np.integer) or steps < 1:
+        if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
             raise ConfigError("steps", steps, "a whole number from 1")
         params = one_seed(self.params, seed)
         if isinstance(initial, FieldSet):

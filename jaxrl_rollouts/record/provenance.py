@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import json
 import os
 import platform
@@ -35,7 +36,8 @@ def current_versions() -> dict[str, str]:
 def code_commit() -> str:
     """The commit of this package's code, with `+changed` where files differ from it.
 
-    Known of a checkout, and of what pip installed from a repository; else empty.
+    Known of a checkout, and of what pip installed from a repository; of others `files-` and the
+    beginning of a digest of all modules, which says as well that two runs had the same code.
     """
     root = Path(__file__).parents[2]
     if (root / ".git").exists():
@@ -44,11 +46,16 @@ def code_commit() -> str:
             done = subprocess.run(
                 [*command, "--dirty=+changed"], capture_output=True, text=True, timeout=10
             )
-            return done.stdout.strip() if done.returncode == 0 else ""
+            if done.returncode == 0:
+                return done.stdout.strip()
     with contextlib.suppress(metadata.PackageNotFoundError, ValueError, LookupError, TypeError):
         origin = metadata.distribution("jaxrl-rollouts").read_text("direct_url.json")
         return json.loads(origin or "")["vcs_info"]["commit_id"][:12]
-    return ""
+    digest, walked = hashlib.sha256(), os.walk(root / "jaxrl_rollouts", followlinks=True)
+    for file in sorted(Path(place, name) for place, _, names in walked for name in names):
+        if file.suffix == ".py":
+            digest.update(f"{file.relative_to(root)}\0".encode() + file.read_bytes())
+    return f"files-{digest.hexdigest()[:8]}"
 
 
 def provenance() -> dict[str, str | int]:

@@ -251,3 +251,18 @@ def test_the_version_names_the_commit(capsys: Any, plugin: Path) -> None:
     versions = json.loads((run_folder(plugin) / "run.json").read_text())["versions"]
     assert versions.get("commit", "") in printed
     assert versions.get("commit", "") == provenance.code_commit()
+
+
+def test_code_without_a_repository_is_known_by_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "jaxrl_rollouts"
+    (package / "record").mkdir(parents=True)
+    (tmp_path / "offline").mkdir()
+    (package / "offline").symlink_to(tmp_path / "offline")
+    monkeypatch.setattr(provenance, "__file__", str(package / "record" / "provenance.py"))
+    found = []
+    for text in ("1", "1", "2"):
+        (tmp_path / "offline" / "a.py").write_text(text)
+        found.append(provenance.code_commit.__wrapped__())
+    assert found[0] == found[1] != found[2] and found[0].startswith("files-")
