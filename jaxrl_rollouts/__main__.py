@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from .cli.main import main
+from .record.interrupts import end_in_imports
+
+
+def main() -> None:
+    """The command line of this process."""
+    end_in_imports()
+    from .cli.main import main as begin
+
+    begin()
+
 
 if __name__ == "__main__":
     main()

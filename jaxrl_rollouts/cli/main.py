@@ -18,7 +18,7 @@ import tyro
 from .. import plugins as plugins
 from ..configs import unknown
 from ..errors import Interrupted, StorageError, UserError, printable
-from ..record.interrupts import is_interrupt
+from ..record.interrupts import interrupt_again, is_interrupt
 from ..record.provenance import current_versions
 from . import before, parsing, runs, together
 from .options import PROG
@@ -118,6 +118,9 @@ def _quieten() -> None:
         print(f"warning: {text}", file=sys.stderr, flush=True)
 
     def ignore(unraisable: Any) -> None:
+        if unraisable.exc_type is KeyboardInterrupt:  # Python would print it, and go on
+            interrupt_again()
+            return
         if str(unraisable.exc_value) != "Event loop is closed":
             sys.__unraisablehook__(unraisable)
 

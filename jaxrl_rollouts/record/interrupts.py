@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -19,6 +21,40 @@ def is_interrupt(error: BaseException) -> bool:
     return jax is not None and (
         isinstance(error, jax.errors.JaxRuntimeError) and "KeyboardInterrupt" in str(error)
     )
+
+
+def end_in_imports() -> None:
+    """Have Ctrl-C end the process in one line while modules are imported.
+
+    An interrupt inside of a native module's import makes other errors, or crashes it.
+    """
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        while frame is not None:
+            if frame.f_code.co_filename.startswith("<frozen importlib"):
+                os.write(2, b"stopped: interrupted\n")
+                os._exit(130)
+            frame = frame.f_back
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, handle)
+
+
+def interrupt_again(wanted: Callable[[], bool] = lambda: True) -> None:
+    """Interrupt the main thread soon, if it is still `wanted` then."""
+
+    def interrupt() -> None:
+        if not wanted():
+            return
+        if hasattr(signal, "pthread_kill"):  # which wakes what the main thread waits in
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        else:
+            signal.raise_signal(signal.SIGINT)
+
+    timer = threading.Timer(AGAIN, interrupt)
+    timer.daemon = True
+    timer.start()
 
 
 class StopFlag:
@@ -60,17 +96,7 @@ class StopFlag:
         if found.exc_type is not KeyboardInterrupt:
             self._hook(found)
             return
-        timer = threading.Timer(AGAIN, self._raise_again)
-        timer.daemon = True
-        timer.start()
-
-    def _raise_again(self) -> None:
-        if not self._previous:  # it is over by now
-            return
-        if hasattr(signal, "pthread_kill"):  # which wakes what the main thread waits in
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        else:
-            signal.raise_signal(signal.SIGINT)
+        interrupt_again(lambda: bool(self._previous))
 
     def __enter__(self) -> StopFlag:
         if threading.current_thread() is threading.main_thread():

@@ -160,3 +160,19 @@ def test_where_the_file_system_has_no_locks(
         with FolderLock(tmp_path):
             assert file.read_text() == f"process {os.getpid()} on {here}\n"
         assert file.read_text() == ""
+
+
+def test_an_interrupt_in_an_import_ends_in_one_line(tmp_path: Path) -> None:
+    """Also where a native module would make another error of it; outside of imports it is one."""
+    (tmp_path / "slow.py").write_text(
+        "import signal\ntry:\n    signal.raise_signal(signal.SIGINT)\n"
+        "except KeyboardInterrupt:\n    raise ImportError('of a native module')\n"
+    )
+    begin = "from jaxrl_rollouts.record.interrupts import end_in_imports; end_in_imports()\n"
+    known = "import signal\ntry:\n    signal.raise_signal(2)\nexcept KeyboardInterrupt:\n"
+    program = begin + known + "    print('seen', flush=True)\nimport slow"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    line = [sys.executable, "-c", program]
+    done = subprocess.run(line, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stderr) == (130, "stopped: interrupted\n")
+    assert done.stdout == "seen\n"
