@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.left_out import LAGS, ROWS, Scores, find_missing_steps, scores, usual, weights
 from jaxrl_rollouts.suspicions import RARE, Odd, find_odd_changes, find_sentinels
 
 LISTED = 3  # places given with a line
 LOST = 1e-3  # share of a median change that rounding may take before float64 is kept
 _AT_ONCE = 2**26  # numbers that are looked at
+POINTS, AT_ONCE = 64, 64  # of a frame that are predicted; trajectories predicted at once
 PART = 0.2  # share of a frame's points that turn zero at once, where none were
 KINDS = {
     "jump": "a jump into the frame after",
@@ -21,6 +23,8 @@ KINDS = {
     "zeros": "zero from the frame after on",
     "part": "zero in part of the frame after",
     "left out": "a change larger than those around it in most trajectories: frames left out?",
+    "left out alone": "a change of two steps into the frame after, a frame left out?",
+    "out of order": "a step back into the frame after, frames out of order?",
 }
 
 
@@ -34,7 +38,8 @@ def odd_frames(values: np.ndarray, channels: Sequence[str] = ()) -> list[str]:
     places: dict[tuple[str, bytes], list[int]] = {}
     found: dict[tuple[str, bytes], np.ndarray] = {}
     for channel, (sizes, zero, part) in enumerate(_changes(values)):
-        for odd in [*find_odd_changes(sizes, zero), *_parts(part)]:
+        changes = [*find_odd_changes(sizes, zero), *_parts(part)]
+        for odd in changes + _left_out(values, channel, changes):
             key = odd.kind, odd.places.tobytes()
             places.setdefault(key, []).append(channel)
             found[key] = odd.places
@@ -57,6 +62,62 @@ def _changes(values: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.nd
         whole, share = zero[:, 1:].all(space), zero.mean(space)
         part = (np.diff(share, axis=1) > PART) & (share[:, :-1] < PART / 10) & ~whole
         yield np.sqrt(np.square(change).mean(space)), whole, part
+
+
+def _left_out(values: np.ndarray, channel: int, known: Sequence[Odd]) -> list[Odd]:
+    """Frames that were left out or exchanged, in trajectories whose changes are not odd (`known`).
+
+    Each trajectory has its own prediction, of some points of one channel by their neighbours, their
+    last change and the other channels there.
+    """
+    trajectories, frames = values.shape[:2]
+    sound = np.setdiff1d(np.arange(trajectories), [n for odd in known for n in odd.places[:, 0]])
+    points = np.prod(values.shape[3:], dtype=int)
+    at = np.unique(np.linspace(0, points - 1, POINTS).astype(int))
+    found = Scores(*(np.full((trajectories, frames - 1), np.nan) for _ in range(2)))
+    for begin in range(0, len(sound), AT_ONCE):
+        part = sound[begin : begin + AT_ONCE]
+        seen, own = _stencils(np.asarray(values[part], np.float64), channel, at)
+        if (frames - 3) * own.shape[-1] < ROWS * seen.shape[-1]:
+            break
+        change = np.diff(own, axis=1)[:, 1:]  # the first frame has no last change
+        flat = (len(part), -1, seen.shape[-1])
+
+        def fit(features: np.ndarray, change: np.ndarray, flat: tuple = flat) -> np.ndarray:
+            return weights(features.reshape(flat), change.reshape(*flat[:2], 1))
+
+        fitted = {
+            1: fit(seen[:, 1:-1], change),
+            2: fit(seen[:, 1:-2], own[:, 3:] - own[:, 1:-2]),
+            -1: fit(seen[:, 1:], own[:, :-1] - own[:, 1:]),
+        }
+        residuals = {lag: change - (seen[:, 1:-1] @ fitted[lag][:, None])[..., 0] for lag in LAGS}
+        scale = usual(residuals[1], change, (1, 2))
+        for kept, score in zip(found, scores(residuals, scale), strict=True):
+            kept[part, 1:] = score
+    return find_missing_steps(found)
+
+
+def _stencils(values: np.ndarray, channel: int, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What predicts points `at` of a channel, `[N, T, P, K]`, and their values `[N, T, P]`."""
+    axes = range(2, values.ndim - 1)
+    others = [
+        values[:, :, c].reshape(*values.shape[:2], -1)[..., at] for c in range(values.shape[2])
+    ]
+    field = values[:, :, channel]
+    where = np.unravel_index(at, field.shape[2:])
+
+    def beside(axis: int, by: int) -> np.ndarray:
+        index = list(where)
+        index[axis] = (index[axis] + by) % field.shape[2 + axis]
+        return field[(slice(None), slice(None), *index)]
+
+    own, features = others[channel], [*others, np.ones_like(others[0])]
+    for axis in range(len(axes)):
+        left, right = beside(axis, -1), beside(axis, 1)
+        features += [left, right, beside(axis, -2) + beside(axis, 2), own * (right - left)]
+    features.append(np.diff(own, axis=1, prepend=own[:, :1]))
+    return np.stack(features, -1), own
 
 
 def _parts(part: np.ndarray) -> list[Odd]:

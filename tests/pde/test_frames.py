@@ -37,6 +37,11 @@ def spoilt(kind: str) -> np.ndarray:
         u[5, 7] += 40
     elif kind == "left out":
         return np.delete(waves(frames=23), [7, 8, 9], 1)
+    elif kind == "one left out":
+        longer = waves(frames=21)
+        u[2] = np.delete(longer[2], 12, 0)
+    elif kind == "exchanged":
+        u[2, [12, 13]] = u[2, [13, 12]]
     elif kind == "missing":
         u[:, :, 5] = -9999
     return u
@@ -49,6 +54,9 @@ ODD = {
     "repeat": "the frame after is the same: trajectory 2, frame 12",
     "jump": "a jump into the frame after: trajectory 5, frame 6, trajectory 5, frame 7",
     "left out": "in most trajectories: frames left out?: trajectory 0, frame 6, trajectory 1, ",
+    "one left out": "a change of two steps into the frame after, a frame left out?: trajectory 2, "
+    "frame 11\n",
+    "exchanged": "a step back into the frame after, frames out of order?: trajectory 2, frame 12\n",
     "missing": "-9999 occurs 160 times, far from all others, first in trajectory 0, frame 0",
 }
 
@@ -78,6 +86,23 @@ def test_the_channel_is_named_and_sound_frames_are_not() -> None:
     assert odd_frames(np.stack([waves(), waves(speed=0.1)], 2)) == []
     decay = np.exp(-0.5 * np.arange(20))[:, None] * waves()  # changes fall by a factor of 10,000
     assert odd_frames(decay[:, :, None]) == []
+
+
+def test_a_frame_left_out_of_a_nonlinear_field_is_named() -> None:
+    """Burgers' waves that steepen, `u_t = -u u_x + 0.05 u_xx` by small explicit steps."""
+    dx, dt = POINTS[1] - POINTS[0], 0.002
+    u = np.sin(POINTS + np.linspace(0, 5, 6)[:, None])
+    frames = []
+    for step in range(41 * 20):
+        frames += [u] * (step % 20 == 0)
+        left, right = np.roll(u, 1, -1), np.roll(u, -1, -1)
+        u = u + dt * (0.05 * (left - 2 * u + right) / dx**2 - u * (right - left) / (2 * dx))
+    sound = np.stack(frames, 1)
+    assert odd_frames(sound[:, :, None]) == []
+    spoilt_one = sound[:, :-1].copy()
+    spoilt_one[4] = np.delete(sound[4], 25, 0)
+    (line,) = odd_frames(spoilt_one[:, :, None])
+    assert line == ODD["one left out"].replace("2, frame 11\n", "4, frame 24")
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,37 @@ def test_flags_one_row_late_are_named_with_their_rows():
     assert (found.rows, found.hint) == ((99,), "")
 
 
+def pushed(rows=3000):
+    """A damped pendulum pushed by chance: angles, speeds, pushes; episodes of 100 rows."""
+    rng = np.random.default_rng(0)
+    pushes, state, states = rng.uniform(-1, 1, (rows, 1)), np.zeros(2), []
+    for row, (push,) in enumerate(pushes):
+        state = rng.normal(size=2) if row % 100 == 0 else state
+        states.append(state)
+        x, v = state
+        state = np.array([x + 0.1 * v, v + 0.1 * (push - np.sin(x) - 0.3 * v)])
+    ends = np.arange(rows) % 100 == 99
+    arrays = {"observations": np.array(states), "actions": pushes, "rewards": pushes[:, 0]}
+    return arrays | {"terminals": ends & False, "timeouts": ends}
+
+
+def test_a_row_left_out_and_rows_exchanged_are_named():
+    """In changes about twice the usual ones; nothing is named where nothing is wrong."""
+    sound = pushed()
+    assert kinds(inspect(from_arrays(**sound))).keys() == {("rows", "rows dropped")}
+    out = {key: np.delete(values, [250, 1777], 0) for key, values in sound.items()}
+    found = kinds(inspect(from_arrays(**out)))
+    named = found["observations", "a change of two steps into the row after"]
+    # The file's last one is row 1776 - 1: one was taken out before it.
+    assert named.rows == (249, 1775) and named.hint == "a row left out?"
+    order = np.arange(3000)
+    order[[250, 251]] = 251, 250
+    mixed = {key: values[order] for key, values in sound.items()}
+    found = kinds(inspect(from_arrays(**mixed)))["observations", "a step back into the row after"]
+    assert (found.rows, found.hint) == ((250,), "rows out of order?")
+    assert any("row left out" in fact for fact in odd_facts(from_arrays(**out)))
+
+
 def test_blocks_of_zeros_and_sentinels_are_named():
     arrays = smooth([40] * 6)
     arrays["observations"][65:75] = 0
