@@ -6,15 +6,16 @@ is asked for. Other packages announce theirs in the entry-point group `jaxrl_rol
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
-
-import jax
-import numpy as np
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from .errors import ConfigError
 from .registry import Registry
-from .trees import PyTree
+
+if TYPE_CHECKING:  # names of networks are listed without jax and numpy
+    import jax
+
+    from .trees import PyTree
 
 # Settings by name; a tuple, since makers are cached on what they are given.
 About = tuple[tuple[str, Any], ...]
@@ -34,7 +35,7 @@ Points = int | tuple[int, ...]
 
 def grid_of(points: Points) -> tuple[int, ...]:
     """Points per axis."""
-    grid = (points,) if isinstance(points, int | np.integer) else tuple(points)
+    grid = tuple(points) if isinstance(points, Sequence) else (points,)
     if not 1 <= len(grid) <= 3 or min(grid) < 1:
         raise ConfigError("points", points, "a number of points for each of one to three axes")
     return tuple(int(n) for n in grid)
