@@ -132,24 +132,35 @@ HERE = Path(__file__).parent / "typing"
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, set[int]]:
-    """Lines with an error, counted from 1, by file."""
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, str]]:
+    """What a type checker says, by file and by line, counted from 1."""
     pytest.importorskip("pyright")
+    names = tmp_path_factory.mktemp("typing") / "names.py"
+    lines = [f"import {face}" for face in FACES]
+    names.write_text("\n".join([*lines, *(f"reveal_type({face}.{name})" for face, name in NAMES)]))
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
-    files = [str(HERE / name) for name in ("mistakes.py", "right.py")]
+    files = [*(str(HERE / name) for name in ("mistakes.py", "right.py")), str(names)]
     done = subprocess.run([*command, *files], capture_output=True, text=True)
     report = json.loads(done.stdout)
-    lines: dict[str, set[int]] = {"mistakes.py": set(), "right.py": set()}
+    said: dict[str, dict[int, str]] = {"mistakes.py": {}, "right.py": {}, "names.py": {}}
     for one in report["generalDiagnostics"]:
-        if one["severity"] == "error":
-            lines[Path(one["file"]).name].add(one["range"]["start"]["line"] + 1)
-    assert report["summary"]["filesAnalyzed"] == 2
-    return lines
+        line = one["range"]["start"]["line"] + 1
+        said[Path(one["file"]).name][line] = f"{one['severity']}: {one['message']}"
+    assert report["summary"]["filesAnalyzed"] == 3
+    return said
 
 
-def test_every_mistake_is_seen_and_nothing_else(found: dict[str, set[int]]) -> None:
+def test_no_public_name_is_any(found: dict[str, dict[int, str]]) -> None:
+    types = list(found["names.py"].values())
+    assert len(types) == len(NAMES)
+    known = [text for text in types if text.startswith("information: Type of ")]
+    assert len(known) == len(types), set(types) - set(known)
+    assert not [text for text in known if text.endswith(('is "Any"', 'is "Unknown"'))]
+
+
+def test_every_mistake_is_seen_and_nothing_else(found: dict[str, dict[int, str]]) -> None:
     lines = (HERE / "mistakes.py").read_text().splitlines()
     wrong = {number for number, line in enumerate(lines, start=1) if "  # " in line}
     assert len(wrong) == 13
-    assert found["mistakes.py"] == wrong
-    assert found["right.py"] == set()
+    assert set(found["mistakes.py"]) == wrong
+    assert found["right.py"] == {}
