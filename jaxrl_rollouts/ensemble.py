@@ -135,7 +135,7 @@ def apply_assigned(
     return jax.tree.map(back, outputs)
 
 
-def least(values: jax.Array) -> jax.Array:
+def safe_min(values: jax.Array) -> jax.Array:
     """`values.min(0)` with a gradient that is safe: all of it goes to the first least member.
 
     The gradient of `min` asks again which members equal the least, over how many do. A compiler

@@ -120,7 +120,7 @@ def fit_ensemble(
         stage=stage,
         unit="epochs",
         finished=fitter.finished,
-        alone=(MEMBER, config.members),
+        batch_axis=(MEMBER, config.members),
         context=context,
         about=config,
     )

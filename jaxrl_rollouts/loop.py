@@ -79,7 +79,7 @@ def train_loop(
     context: RunContext | None = None,
     save_every_seconds: float = 60.0,
     mesh: Mesh | None = None,
-    alone: tuple[str, int] | None = None,
+    batch_axis: tuple[str, int] | None = None,
     about: Any = None,
     on_divergence: OnDivergence = "raise",
 ) -> Trained:
@@ -110,7 +110,7 @@ def train_loop(
             Copies of the last seed fill the mesh where the number does not divide. Along
             `devices.MEMBER` the second axis of the state is spread, of those leaves that have
             one; along `devices.BATCH` the update says itself what is (`devices.split`).
-        alone: `(mesh axis, size)`: with several processes and one seed, spread that seed along
+        batch_axis: `(mesh axis, size)`: with several processes and one seed, spread that seed along
             this axis.
         about: settings of what is trained, a dataclass or a mapping of them by name. Kept with
             checkpoints, so that a training with other settings is not continued as this one.
@@ -152,8 +152,8 @@ def train_loop(
     output = Output(stage, context, reached, iterations, unit, units_per_iteration)
     # Chosen anew in every session: checkpoints hold whole states, wherever they were trained.
     over = mesh or devices.mesh_for(seeds)
-    if over is None and alone and processes.several():
-        over = devices.mesh_along(*alone)
+    if over is None and batch_axis and processes.several():
+        over = devices.mesh_along(*batch_axis)
     calls = _Calls(update, data, feed, axes, schedule)
     reached = reached._replace(state=calls.place(reached.state, per_seed, over))
     whole = functools.partial(_whole, seeds=seeds, over=over, own=mesh)

@@ -216,7 +216,7 @@ def fit(
         units_per_iteration=training.per_iteration,
         evaluate=validated,
         evaluate_every=max(1, functions.iterations // often) if validated else None,
-        alone=(BATCH, training.batch),
+        batch_axis=(BATCH, training.batch),
         context=context,
         about=learned_from(own, config, training),
     )

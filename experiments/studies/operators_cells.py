@@ -206,8 +206,10 @@ def _speed(fitted: Fitted, config: DriftNetConfig, flows: Flows) -> np.ndarray:
     run: dict[str, Any] = {"iterations": 1, "units_per_iteration": training.per_iteration}
 
     def once() -> float:
-        begin, alone = time.process_time(), (BATCH, training.batch)
-        train_loop(functions.update, functions.init, keys, data, stage="speed", alone=alone, **run)
+        begin, axis = time.process_time(), (BATCH, training.batch)
+        train_loop(
+            functions.update, functions.init, keys, data, stage="speed", batch_axis=axis, **run
+        )
         return training.per_iteration / (time.process_time() - begin)
 
     return np.array([once() for _ in range(config.repeats)])

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.configs import layers, number, positive, step_size
-from jaxrl_rollouts.ensemble import least
+from jaxrl_rollouts.ensemble import safe_min
 from jaxrl_rollouts.errors import ConfigError
 
 from ..data import Transitions
@@ -89,7 +89,7 @@ def actor_loss(
         actions: `[B, A]`, the policy's.
         batch: rows; of TD3-AWR with a `weight` w, `[B]`, which is 1 for ReBRAC.
     """
-    lowest, weight = least(values), getattr(batch, "weight", None)
+    lowest, weight = safe_min(values), getattr(batch, "weight", None)
     scale = 1.0 / (jax.lax.stop_gradient(jnp.abs(lowest).mean()) + 1e-7)
     distance = jnp.square(actions - batch.actions).sum(-1)
     imitation = (distance if weight is None else weight * distance).mean()

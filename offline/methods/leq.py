@@ -26,7 +26,7 @@ from jaxrl_rollouts.configs import (
     step_size,
 )
 from jaxrl_rollouts.descent import gradient_step
-from jaxrl_rollouts.ensemble import ensemble, least
+from jaxrl_rollouts.ensemble import ensemble, safe_min
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import MLP, Network, from_linen
 from jaxrl_rollouts.rollouts import Members, rollout
@@ -245,7 +245,7 @@ class Leq(ModelBased):
 
         def first(shifts: jax.Array) -> tuple[jax.Array, tuple]:
             path = self.path(agent, td3, key, starts, world, shifts)
-            values = least(agent.q(td3.critic, path.observations, path.actions))
+            values = safe_min(agent.q(td3.critic, path.observations, path.actions))
             returns = lambda_returns(values, path, self.agent.discount, self.decay)
             return returns[0].sum(), (path, values, returns)
 

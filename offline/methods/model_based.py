@@ -294,7 +294,7 @@ def imagine(
         policy=agent.policy,
         policy_params=state.agent.actor,
         members=Members(jnp.arange(dynamics.members, dtype=jnp.int32), per=size.member),
-        threshold=world.limit if asked is not None and asked.stops else None,
+        threshold=world.uncertainty_threshold if asked is not None and asked.stops else None,
         early_exit=size.early_exit,
     )
 

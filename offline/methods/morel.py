@@ -46,6 +46,6 @@ class Morel(ModelBased):
         """The pessimistic MDP, definition 3: an unknown step is rewarded `halt` and ends."""
         steps = trajectory.steps
         # A rollout is also cut at its length: the uncertainty alone says what is unknown.
-        unknown = steps.uncertainties > world.world.limit
+        unknown = steps.uncertainties > world.world.uncertainty_threshold
         rewards = jnp.where(unknown, self.halt, steps.rewards)
         return flat(trajectory, rewards=rewards, terminations=steps.terminations | unknown)

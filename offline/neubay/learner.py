@@ -249,7 +249,7 @@ def continue_histories(
         members=Members(
             jnp.arange(parts.members, dtype=jnp.int32), per="trajectory", shuffle=False
         ),
-        threshold=world.limit,
+        threshold=world.uncertainty_threshold,
         early_exit=size.early_exit,
         record=_only_needed,
     )
@@ -263,7 +263,7 @@ def continue_histories(
 
 def collect(parts: NeubayParts, state: NeubayState, key: jax.Array, data: NeubayData) -> Collected:
     """One collection: logged prefixes and what the policy imagines after them."""
-    assert data.world.limit is not None
+    assert data.world.uncertainty_threshold is not None
     method, sizes = parts.method, parts.sizes
     draw_key, roll_key = jax.random.split(key)
     moments = draw(data.logged, draw_key, method.rollouts.batch_size, sizes.longest)
@@ -278,7 +278,7 @@ def collect(parts: NeubayParts, state: NeubayState, key: jax.Array, data: Neubay
     # A prefix and what follows it are at most as long as an episode may be.
     room = episode_room(method, sizes)
     timesteps = jax.tree.map(lambda x: x[:, :room], timesteps)
-    stats = measure_rollouts(rolled, moments, lengths, data.world.limit)
+    stats = measure_rollouts(rolled, moments, lengths, data.world.uncertainty_threshold)
     return Collected(timesteps, lengths, stats)
 
 

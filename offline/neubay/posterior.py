@@ -183,7 +183,7 @@ def neubay_data(
     limit = env.max_episode_steps
     logged = log_histories(transitions, limit, source=source)
     quantile = method.rollouts.uncertainty_quantile
-    limited = worlds._replace(limit=threshold_at(stats, quantile), others=None)
+    limited = worlds._replace(uncertainty_threshold=threshold_at(stats, quantile), others=None)
     single = count == 1
     # Each world in turn.
     own = jnp.int32(0) if single else jnp.arange(seeds, dtype=jnp.int32) % count

@@ -44,7 +44,7 @@ class WorldModelParams(NamedTuple):
         inputs: scaler of `[observation, action]`.
         targets: scaler of `[observation change, reward]` (identity unless asked for).
         ending: learned termination; None where the rule is known.
-        limit: the uncertainty at which rollouts stop (`trust.threshold`); None for none.
+        uncertainty_threshold: at which rollouts stop (`thresholds`); None for none.
         others: parameters of the snapshots that are no elites, leaves `[N - E, ...]`. They are
             never rolled, only penalty_members about uncertainty; None where all are elites.
     """
@@ -53,7 +53,7 @@ class WorldModelParams(NamedTuple):
     inputs: Scaler
     targets: Scaler
     ending: Ending | None = None
-    limit: jax.Array | None = None
+    uncertainty_threshold: jax.Array | None = None
     others: PyTree | None = None
 
     __repr__ = brief
@@ -308,7 +308,8 @@ def models_of(
             return found.mean(), found.max()
 
         typical, largest = jax.vmap(on_data)(worlds)
-        worlds = worlds._replace(limit=asked.limit_scale * largest) if asked.stops else worlds
+        if asked.stops:
+            worlds = worlds._replace(uncertainty_threshold=asked.limit_scale * largest)
     if config.shared:
         worlds = jax.tree.map(lambda x: x[0], worlds)
         typical = typical[0] if typical.ndim else typical
@@ -332,9 +333,11 @@ def own_models(
     if asked is not None and asked.measured:
         hint = "penalty_scale='raw' is in units of what they report"
         raise ConfigError("penalty_scale", "mean", "raw with dynamics of your own", hint)
-    if asked is not None and asked.stops and getattr(job.world_models, "limit", None) is None:
-        hint = "world_models._replace(limit=uncertainty_threshold(...))"
-        raise ConfigError("world_models.limit", None, "a threshold for adaptive rollouts", hint)
+    known = getattr(job.world_models, "uncertainty_threshold", None)
+    if asked is not None and asked.stops and known is None:
+        hint = "world_models._replace(uncertainty_threshold=uncertainty_threshold(...))"
+        name = "world_models.uncertainty_threshold"
+        raise ConfigError(name, None, "a threshold for adaptive rollouts", hint)
     return dynamics, job.world_models, jnp.ones(()), task
 
 

@@ -329,7 +329,7 @@ def fit_model(
         stage=stage,
         unit="epochs",
         finished=fitter.finished,
-        alone=(MEMBER, config.members),
+        batch_axis=(MEMBER, config.members),
         context=context,
         about={"": config, "targets": model.units},
         on_divergence=on_divergence,

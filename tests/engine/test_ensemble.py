@@ -18,7 +18,7 @@ from jaxrl_rollouts.ensemble import (
     apply_assigned,
     each_member,
     ensemble,
-    least,
+    safe_min,
     select_members,
     take_members,
 )
@@ -145,8 +145,8 @@ def test_size_below_one() -> None:
 @given(st.lists(st.integers(-3, 3), min_size=6, max_size=6))
 def test_the_least_is_the_minimum_and_its_gradient_the_first_least_members(found: list) -> None:
     values = jnp.array(found, jnp.float32).reshape(3, 2)  # ties are frequent
-    np.testing.assert_array_equal(least(values), values.min(0))
-    slope = jax.grad(lambda v: (least(v) * jnp.array([1.0, 5.0])).sum())(values)
+    np.testing.assert_array_equal(safe_min(values), values.min(0))
+    slope = jax.grad(lambda v: (safe_min(v) * jnp.array([1.0, 5.0])).sum())(values)
     wanted = np.zeros((3, 2))
     wanted[np.asarray(values).argmin(0), [0, 1]] = [1.0, 5.0]
     np.testing.assert_array_equal(slope, wanted)
@@ -154,7 +154,7 @@ def test_the_least_is_the_minimum_and_its_gradient_the_first_least_members(found
 
 def test_what_is_no_number_or_infinite_is_not_hidden_by_the_least() -> None:
     values = jnp.array([[1.0, jnp.inf, 2.0], [jnp.nan, jnp.inf, -jnp.inf]])
-    np.testing.assert_array_equal(least(values), [np.nan, np.inf, -np.inf])
+    np.testing.assert_array_equal(safe_min(values), [np.nan, np.inf, -np.inf])
 
 
 N, B, O = 4, 5, 3  # noqa: E741

@@ -161,7 +161,7 @@ def test_a_result_says_what_it_is(tmp_path: Path) -> None:
     result = train(dataset(), "td3_bc", preset="small", **LOOKS, **changes("td3_bc"))
     text = repr(result)
     assert text.startswith("TrainResult(td3_bc on pendulum-mixed, preset small, 2 gradient steps")
-    assert "steps 2 (paper 1,000,000)" in text and "hidden (8,) (paper (256, 256))" in text
+    assert "steps 2 (paper 1,000,000)" in text and "hidden_dims (8,) (paper (256, 256))" in text
     assert result.score is None and "score" not in text, "Pendulum has no reference returns"
     assert len(text) < 600 and "nan" not in text
     hopper = result.source.dataset
@@ -196,7 +196,7 @@ def test_steps_are_rounded_to_whole_iterations() -> None:
 class Limited(NamedTuple):
     """Parameters of dynamics whose rollouts stop at an uncertainty."""
 
-    limit: jax.Array
+    uncertainty_threshold: jax.Array
 
 
 @pytest.mark.parametrize("name", [n for n in METHODS if n not in (*FITTED_FIRST, "admpo")])

@@ -130,7 +130,7 @@ def test_rollouts_start_in_the_dataset_and_follow_the_policy() -> None:
 class Known(NamedTuple):
     """A world that drifts by the member's number and says how far from the origin it is."""
 
-    limit: Any
+    uncertainty_threshold: Any
 
 
 def drift(world: Known, key: Any, s: Any, a: Any, member: Any) -> tuple:
@@ -179,7 +179,9 @@ def test_dynamics_of_ones_own_have_what_a_method_reads_of_them() -> None:
     for method, name in ((Mopo(), "mopo"), (far, "base")):
         with pytest.raises(ConfigError, match=f"a measure of uncertainty, which {name} reads"):
             prepare(method, unmeasured)
-    with pytest.raises(ConfigError, match=r"world_models.limit: found None, expected a threshold"):
+    with pytest.raises(
+        ConfigError, match=r"world_models.uncertainty_threshold: found None, expected a threshold"
+    ):
         prepare(far, MEASURED, Known(None))
     with pytest.raises(ConfigError, match="penalty_scale: found 'mean', expected raw"):
         prepare(Mopo(penalty_scale="mean"), DYNAMICS)

@@ -35,7 +35,7 @@ class WorldModelParams(NamedTuple):
     """Members whose change and reward do not depend on anything: `[E, S + 1]`."""
 
     elites: Any
-    limit: Any = None
+    uncertainty_threshold: Any = None
 
 
 def predict(world: WorldModelParams, s: jax.Array, a: jax.Array) -> Gaussian:
