@@ -36,7 +36,7 @@ Forcing = Callable[[jax.Array], jax.Array]
 
 @dataclass(frozen=True)
 class Mlp:
-    """A multilayer perceptron of the ensemble's own settings: `hidden_dims`, `activation` and so on."""
+    """A perceptron of the ensemble's own settings: `hidden_dims`, `activation` and so on."""
 
 
 MEMBERS = Registry("network", NETWORKS.group, {"mlp": f"{__name__}:Mlp", **NAMES})
