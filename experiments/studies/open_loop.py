@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.scipy.stats import rankdata
 from numpy.typing import ArrayLike
 
 from jaxrl_rollouts.compare.claims import claims
@@ -23,6 +22,7 @@ from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
+from jaxrl_rollouts.offline.choosing.scores import rank_correlation as spearman
 from jaxrl_rollouts.offline.data import episodes, to_device
 from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.neubay.posterior import PosteriorConfig
@@ -86,7 +86,7 @@ def rank_correlation(rolled: quality.OpenLoop) -> np.ndarray:
     correlations = []
     for u, e in zip(rolled.uncertainty, rolled.error, strict=True):
         good = np.isfinite(u) & np.isfinite(e)
-        correlations.append(np.corrcoef(rankdata(u[good]), rankdata(e[good]))[0, 1])
+        correlations.append(spearman(u[good], e[good]))
     return np.array(correlations)
 
 

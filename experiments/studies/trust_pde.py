@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from jax.scipy.stats import rankdata
 
 from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.configs import chosen, number, positive
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.choosing.scores import rank_correlation
 from jaxrl_rollouts.pde import scores
 from jaxrl_rollouts.pde.emulator import NetworkConfig
 from jaxrl_rollouts.pde.ensemble import calibrate, valid_time
@@ -72,13 +72,6 @@ class Config:
             )
 
 
-def spearman(a: np.ndarray, b: np.ndarray) -> float:
-    """Rank correlation, ties at their mean rank; 0 where one of the two does not vary."""
-    ranks = [np.asarray(rankdata(x)) for x in (a, b)]
-    varies = min(x.std() for x in ranks) > 0
-    return float(np.corrcoef(*ranks)[0, 1]) if varies else 0.0
-
-
 def curves_of(own: TrainedEmulator, fields: FieldSet) -> dict[str, np.ndarray]:
     """Roll all members along trajectories `[N, T + 1, C, *X]` and correlate.
 
@@ -89,12 +82,9 @@ def curves_of(own: TrainedEmulator, fields: FieldSet) -> dict[str, np.ndarray]:
     """
     start, conditions = own.start(fields, 1)
     truth = np.swapaxes(fields.read(slice(None), slice(1, None)), 0, 1)
-    members, strides = group_of(own, conditions)
-    rolled = [
-        np.asarray(m.roll(start, len(truth) // s)) for m, s in zip(members, strides, strict=True)
-    ]
-    ones = [x for x, stride in zip(rolled, strides, strict=True) if stride == 1]
-    every = [x[1::2] if stride == 1 else x for x, stride in zip(rolled, strides, strict=True)]
+    both = list(zip(*group_of(own, conditions), strict=True))
+    rolled = [(np.asarray(m.roll(start, len(truth) // s)), s) for m, s in both]
+    ones = np.stack([x for x, stride in rolled if stride == 1])
 
     def pairs(some: Sequence[np.ndarray]) -> np.ndarray:
         found = np.ones((len(some), len(some), *some[0].shape[:2]), np.float32)
@@ -102,14 +92,12 @@ def curves_of(own: TrainedEmulator, fields: FieldSet) -> dict[str, np.ndarray]:
             found[a, b] = found[b, a] = np.nan_to_num(correlation(some[a], some[b]), nan=-1.0)
         return found
 
-    stack = np.stack(ones)
-    axes = tuple(range(1, truth.ndim))
     return {
         "true": np.stack([np.asarray(correlation(x, truth)) for x in ones]),
         "single": pairs(ones),
-        "double": pairs(every),
-        "ratio": np.asarray(scores.spread_skill(stack, truth)),
-        "crps": np.asarray(scores.crps(stack, truth)).mean(axes),
+        "double": pairs([x[1::2] if stride == 1 else x for x, stride in rolled]),
+        "ratio": np.asarray(scores.spread_skill(ones, truth)),
+        "crps": np.asarray(scores.crps(ones, truth)).mean(tuple(range(1, truth.ndim))),
     }
 
 
@@ -118,10 +106,8 @@ def groups(seeds: int) -> dict[str, tuple[list[list[int]], int]]:
     cyclic = {n: [[(k + i) % seeds for i in range(n)] for k in range(seeds)] for n in (2, 3, seeds)}
     found = {f"{n} seeds": (rows, 1) for n, rows in cyclic.items()}
     found["1 seed, 2 steps"] = ([[k, seeds + k] for k in range(seeds)], 2)
-    found[f"{seeds} seeds, 2 steps"] = (
-        [[*row, *(seeds + k for k in row)] for row in cyclic[seeds]],
-        2,
-    )
+    doubled = [[*row, *(seeds + k for k in row)] for row in cyclic[seeds]]
+    found[f"{seeds} seeds, 2 steps"] = doubled, 2
     return found
 
 
@@ -141,18 +127,18 @@ def measured(
     """
     (known, true), (new, after) = (agreed(x, members, stride) for x in (calibration, test))
     trust = calibrate(known, true, miss)
-    first = np.asarray(valid_time(new))
-    promised, least = np.asarray(valid_time(new, trust.level)), np.sort(true)
-    kept = least[int(miss * (len(true) + 1) + 1e-9) - 1]
-    means = [np.asarray(valid_time(np.moveaxis(x["true"], 0, 1).reshape(x["true"].shape[1], -1)))
-             .reshape(len(x["true"]), -1).mean(0) for x in (calibration, test)]  # fmt: skip
-    guess = np.asarray(valid_time(known))
-    factor = np.median(means[0][guess > 0] / (stride * guess[guess > 0]))
-    off = np.abs(factor * stride * first - means[1]) / np.maximum(means[1], 1)
-    still = np.abs(np.median(means[0]) - means[1]) / np.maximum(means[1], 1)
+    first, guess = np.asarray(valid_time(new)), np.asarray(valid_time(known))
+    promised = np.asarray(valid_time(new, trust.level))
+    kept = np.sort(true)[int(miss * (len(true) + 1) + 1e-9) - 1]
+    before, mean = (np.mean([valid_time(one) for one in x["true"]], 0) for x in (calibration, test))
+    factor = np.median(before[guess > 0] / (stride * guess[guess > 0]))
+    off, still = (
+        np.abs(said - mean) / np.maximum(mean, 1)
+        for said in (factor * stride * first, np.median(before))
+    )
     return {
-        "Spearman": spearman(first, after),
-        "Spearman, members' mean": spearman(first, means[1]),
+        "Spearman": float(np.nan_to_num(rank_correlation(after, first))),
+        "Spearman, members' mean": float(np.nan_to_num(rank_correlation(mean, first))),
         "relative error": float(np.median(off)),
         "constant's": float(np.median(still)),
         "misses": float((after < promised).mean()),
@@ -173,15 +159,12 @@ def run(config: Config, context: RunContext) -> Report:
     for length in config.shifted:
         domain = replace(config.calibration, seed=config.test.seed, extent=(length, length))
         sets[f"length {length:g}"] = domain
-    curves = {
-        name: remember(
-            context,
-            "curves",
-            name,
-            lambda n=name, one=one: curves_of(fitted.emulator, solved(n, [one], context)),
-        )
-        for name, one in sets.items()
-    }
+
+    def roll(name: str) -> Curves:
+        fields = solved(name, [sets[name]], context)
+        return remember(context, "curves", name, lambda: curves_of(fitted.emulator, fields))
+
+    curves = {name: roll(name) for name in sets}
     report, known = Report.of(context, config.seeds), curves["calibration"]
     found: dict[str, dict[str, np.ndarray]] = {}
     for name, (rows, stride) in groups(config.seeds).items():
@@ -189,18 +172,13 @@ def run(config: Config, context: RunContext) -> Report:
         found[name] = {key: np.array([one[key] for one in every]) for key in every[0]}
     report.table("groups", [{"group": name, **columns} for name, columns in found.items()])
     rows, stride = groups(config.seeds)[f"{config.seeds} seeds"]
-    shifted = {
-        name: [measured(known, curves[name], row, stride, config.miss) for row in rows]
-        for name in list(sets)[1:]
-    }
+    shifted = {}
+    for name in list(sets)[1:]:
+        each = [measured(known, curves[name], row, stride, config.miss) for row in rows]
+        shifted[name] = {key: np.array([one[key] for one in each]) for key in each[0]}
     columns = ("misses", "promised", "valid", "Spearman")
-    report.table(
-        "domains",
-        [
-            {"set": name, **{c: np.array([x[c] for x in each]) for c in columns}}
-            for name, each in shifted.items()
-        ],
-    )
+    domains = [{"set": n, **{c: x[c] for c in columns}} for n, x in shifted.items()]
+    report.table("domains", domains)
     last = max(int(found[f"{config.seeds} seeds"]["valid"].mean()), 1)
     spread = {
         "spread over skill": float(np.nanmean(curves["test"]["ratio"][:last])),
@@ -237,8 +215,8 @@ def _claims(report: Report, config: Config, found: Any, shifted: Any, ratio: flo
     claim("spread is as large as errors", ratio, between=(0.7, 1.4),
           means="spread over skill until the valid time")
     for name, each in list(shifted.items())[1:]:
-        claim(f"promises are kept: {name}", np.array([x["misses"] for x in each]),
-              at_most=2 * config.miss, means="share of misses at the level of the own domain")
+        claim(f"promises are kept: {name}", each["misses"], at_most=2 * config.miss,
+              means="share of misses at the level of the own domain")
     # fmt: on
 
 

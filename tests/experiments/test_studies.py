@@ -55,6 +55,7 @@ SMOKE = {  # a table of the report, and how many claims; None where none is due 
     "refiner": ("rollouts", 8),
     "sampling": ("samplers", 6),
     "true_dynamics": ("score on plane", None),
+    "trust_pde": ("groups", 8),
 }
 QUICK = {"edge_of_reach"}  # the others compile for longer than a quarter of an hour has room
 
@@ -63,7 +64,7 @@ QUICK = {"edge_of_reach"}  # the others compile for longer than a quarter of an 
     "name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in SMOKE]
 )
 def test_a_smoke_run_reports(name: str, tmp_path: Path) -> None:
-    if name in ("operators", "refiner"):
+    if name in ("operators", "refiner", "trust_pde"):
         pytest.importorskip("exponax")
     folder = smoke(name, tmp_path)
     report, (table, count) = load_report(folder), SMOKE[name]
@@ -107,6 +108,8 @@ def preset(name: str) -> Any:
         ("sampling", {"calls": (4,)}, "calls"),
         ("sampling", {"calls": (4, 2)}, "calls"),
         ("true_dynamics", {"truths": (0.5, 1.0)}, "truths"),
+        ("trust_pde", {"shifted": (0.5,)}, "shifted"),
+        ("trust_pde", {"seeds": 2}, "seeds"),
         ("true_dynamics", {"ravl_truths": (1.0, 0.0)}, "ravl_truths"),
     ],
 )
