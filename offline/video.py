@@ -13,11 +13,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxrl_rollouts.errors import ConfigError, DataError, MissingExtraError, one_line
+from jaxrl_rollouts.errors import (
+    ConfigError,
+    DataError,
+    MissingExtraError,
+    foreign_code,
+    one_line,
+)
 
 from .environments import Environment
 from .environments.plane import GOAL
-from .environments.spaces import flatten
+from .environments.spaces import flatten, plain_array
 from .policy import Policy
 
 FORMATS = (".gif", ".mp4")
@@ -98,11 +104,12 @@ def _gymnasium(policy: Policy, env: Environment, seed: int) -> Iterator[tuple[np
     policy.reset()
     reward, over, space = 0.0, False, made.observation_space
     while not over:
-        action = policy(flatten(space, observation), reward)
-        observation, earned, terminated, truncated, _ = made.step(action)
-        reward, over = float(np.asarray(earned).reshape(())), terminated or truncated
-        yield np.asarray(frame, np.uint8), reward
-        frame = made.render()
+        with foreign_code("--video", env.name, "an environment that plays an episode"):
+            action = policy(flatten(space, observation), reward)
+            observation, earned, terminated, truncated, _ = made.step(action)
+            reward, over = float(plain_array(earned).reshape(())), terminated or truncated
+            shown, frame = np.asarray(frame, np.uint8), made.render()
+        yield shown, reward
     made.close()
 
 

@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from jaxrl_rollouts.cli import main as cli
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline import video
 from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
 from jaxrl_rollouts.offline.environments.plane import PLANE
@@ -120,7 +121,7 @@ def test_gymnasium_draws_its_own(run: Path, tmp_path: Path, monkeypatch: Any) ->
         action_space = gymnasium.spaces.Box(-1, 1, (2,))
         metadata = {"render_modes": ["rgb_array"]}
 
-        def __init__(self, render_mode: str, broken: bool = False) -> None:
+        def __init__(self, render_mode: str, broken: bool | None = False) -> None:
             self.render_mode, self.time, self.broken = render_mode, 0, broken
 
         def reset(self, seed: Any = None, options: Any = None) -> Any:
@@ -128,6 +129,8 @@ def test_gymnasium_draws_its_own(run: Path, tmp_path: Path, monkeypatch: Any) ->
 
         def step(self, action: Any) -> Any:
             self.time += 1
+            if self.broken is None and self.time == 2:
+                raise SystemExit(0)
             return np.zeros(2), 2.0, self.time == 3, False, {}
 
         def render(self) -> Any:
@@ -135,9 +138,8 @@ def test_gymnasium_draws_its_own(run: Path, tmp_path: Path, monkeypatch: Any) ->
                 raise RuntimeError("no\nOpenGL")
             return np.full((8, 8, 3), 60 * self.time, np.uint8)
 
-    for name in ("Spot-v0", "Broken-v0"):
-        broken = {"broken": name == "Broken-v0"}
-        gymnasium.register(name, entry_point=Spot, kwargs=broken)
+    for name, broken in (("Spot-v0", False), ("Broken-v0", True), ("Ends-v0", None)):
+        gymnasium.register(name, entry_point=Spot, kwargs={"broken": broken})
         monkeypatch.setitem(gymnasium.registry, name, gymnasium.registry[name])
     film, policy = tmp_path / "film.gif", load_policy(run)
     env = PLANE._replace(name="gymnasium/Spot-v0")
@@ -148,6 +150,8 @@ def test_gymnasium_draws_its_own(run: Path, tmp_path: Path, monkeypatch: Any) ->
         Exception, match="found 'no OpenGL', expected gymnasium/Broken-v0 to draw.*MUJOCO_GL"
     ):
         video.record(policy, PLANE._replace(name="gymnasium/Broken-v0"), film, 0)
+    with pytest.raises(ConfigError, match="gymnasium/Ends-v0', expected .*; SystemExit: 0"):
+        video.record(policy, PLANE._replace(name="gymnasium/Ends-v0"), film, 0)
 
 
 ROBOT = """
