@@ -142,6 +142,7 @@ def where_rows(mask: jax.Array, left: PyTree, right: PyTree) -> PyTree:
 
 
 def _mask_rows(mask: jax.Array, tree: PyTree) -> PyTree:
+    # Zeros, not the last values: sums over time need no mask then.
     return where_rows(mask, tree, jax.tree.map(jnp.zeros_like, tree))
 
 
@@ -209,7 +210,6 @@ def rollout(
         member = fixed if members is None else draw_members(members, draw_key, batch)
         next_state, out = model.step(params, step_key, state, action, member)
         chex.assert_shape(list(out), (batch,))
-        # Measured after the step: the row whose uncertainty is too large is kept, as NEUBAY does.
         cut = _cut(out, t == horizon - 1, threshold)
         ended = cut | (out.terminated if stop_at_termination else False)
         step = Step(

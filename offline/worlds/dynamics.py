@@ -14,7 +14,7 @@ from jaxrl_rollouts.ensemble import apply_assigned, spread_of_means
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import Fitter
 from jaxrl_rollouts.gaussian import Gaussian
-from jaxrl_rollouts.rollouts import Model, step_result
+from jaxrl_rollouts.rollouts import Model, StepResult, step_result
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree
 
@@ -45,8 +45,8 @@ class WorldModelParams(NamedTuple):
         targets: scaler of `[observation change, reward]` (identity unless asked for).
         ending: learned termination; None where the rule is known.
         uncertainty_threshold: at which rollouts stop (`thresholds`); None for none.
-        others: parameters of the snapshots that are no elites, leaves `[N - E, ...]`. They are
-            never rolled, only penalty_members about uncertainty; None where all are elites.
+        others: parameters of the snapshots that are no elites, leaves `[N - E, ...]`, for the
+            uncertainty alone: they are never rolled. None where all are elites.
     """
 
     elites: PyTree
@@ -152,29 +152,20 @@ def learned_dynamics(
         normalised: give `disagreement` predictions in the units of the targets (NEUBAY) and not
             in data units.
         noise: in `sample_elites`, does every elite draw its `own`, or is one draw `common` to
-            them, so that they differ by their predictions only? `none` draws
-            none, there and in the model: predictions are means.
+            them, so that they differ by their predictions only? `none`: predictions are means.
 
     Raises:
         ConfigError: no termination.
     """
     if termination is None:
-        raise ConfigError(
-            "termination",
-            None,
-            "a known function or a TerminationConfig",
-            "where episodes never end by themselves, terminations.never",
-        )
+        hint = "where episodes never end by themselves, terminations.never"
+        raise ConfigError("termination", None, "a known function or a TerminationConfig", hint)
 
     split = functools.partial(_transition, termination, reward)
 
     def step(
-        world: WorldModelParams,
-        key: jax.Array,
-        observations: jax.Array,
-        actions: jax.Array,
-        member: jax.Array,
-    ) -> tuple:
+        world: PyTree, key: jax.Array, observations: jax.Array, actions: jax.Array, member: Any
+    ) -> tuple[jax.Array, StepResult]:
         batch = observations.shape[0]
         if disagreement is None:
             x = world.inputs.normalise(jnp.concatenate([observations, actions], -1))
@@ -190,9 +181,8 @@ def learned_dynamics(
             prediction = Gaussian(every.mean[member, rows], every.std[member, rows])
         drawn = prediction.mean if noise == "none" else prediction.sample(key)
         rewards, following, done = split(world, drawn, observations, actions)
-        return following, step_result(
-            batch, reward=rewards, terminated=done, uncertainty=uncertainty
-        )
+        out = step_result(batch, reward=rewards, terminated=done, uncertainty=uncertainty)
+        return following, out
 
     def sample_elites(
         world: WorldModelParams, key: jax.Array, observations: jax.Array, actions: jax.Array
@@ -273,11 +263,9 @@ class Rolled(NamedTuple):
     world: Any
     typical: jax.Array
 
-    def sample_elites(
-        self, key: jax.Array, observations: jax.Array, actions: jax.Array
-    ) -> EliteSamples:
-        """One sampled step of every elite."""
-        return self.dynamics.sample_elites(self.world, key, observations, actions)
+    def sample_elites(self, key: jax.Array, seen: jax.Array, actions: jax.Array) -> EliteSamples:
+        """One sampled step of every elite, from observations `seen` `[B, S]`."""
+        return self.dynamics.sample_elites(self.world, key, seen, actions)
 
 
 def models_of(
