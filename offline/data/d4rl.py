@@ -122,8 +122,7 @@ def load_d4rl(
         name = name or label(path)
         known = CATALOGUE.get(name)
         limit = steps_limit(path, max_episode_steps, attributes.get("max_episode_steps"))
-        if limit is None and known:
-            limit = known.max_episode_steps
+        limit = known.max_episode_steps if limit is None and known else limit
         options: dict[str, Any] = {"action_low": action_low, "action_high": action_high}
         stored = action_low is None and action_high is None
         if stored:

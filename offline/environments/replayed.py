@@ -170,12 +170,8 @@ def replayed(env: Environment, offset: tuple[float, ...] = ()) -> Environment:
     ) -> tuple[EnvironmentState, StepResult]:
         batch = action.shape[0]
         flags, row = jax.ShapeDtypeStruct((batch,), bool), jnp.float32
-        shapes = (
-            jax.ShapeDtypeStruct((batch, size), row),
-            jax.ShapeDtypeStruct((batch,), row),
-            flags,
-            flags,
-        )
+        numbers = jax.ShapeDtypeStruct((batch,), row)
+        shapes = (jax.ShapeDtypeStruct((batch, size), row), numbers, flags, flags)
         # Clipped again: the last bit of the rescaling may lie outside.
         scaled = jnp.clip(rescale(action, low, high), low, high)
         seed, taken = state.inner

@@ -160,7 +160,6 @@ def learned_dynamics(
     if termination is None:
         hint = "where episodes never end by themselves, terminations.never"
         raise ConfigError("termination", None, "a known function or a TerminationConfig", hint)
-
     split = functools.partial(_transition, termination, reward)
 
     def step(

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import zipfile
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers_exported import altered
 
 from jaxrl_rollouts import exported
 from jaxrl_rollouts.errors import ConfigError, UserError
@@ -207,16 +207,6 @@ def test_files_that_are_no_exported_policy(saved: SavedPolicy, tmp_path: Path) -
             load_exported(tmp_path / name)
 
 
-def altered(tmp_path: Path, facts: Any, program: bytes) -> Path:
-    """A file whose checksums are good, whatever is in it."""
-    if isinstance(facts, dict) and "sha256" in facts:
-        facts = {**facts, "sha256": sha256(program).hexdigest()}
-    with zipfile.ZipFile(tmp_path / "altered", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("policy.json", facts if isinstance(facts, str) else json.dumps(facts))
-        archive.writestr("policy.bin", program)
-    return tmp_path / "altered"
-
-
 @pytest.fixture(scope="module")
 def whole(remembering_policy: SavedPolicy, tmp_path_factory: Any) -> tuple[dict, bytes]:
     """Facts and program of an exported policy."""
@@ -255,50 +245,6 @@ def test_facts_of_another_program_are_refused(
     with pytest.raises(ValueError, match=r"policy\.json: found .*(expected|than a)") as caught:
         load_exported(altered(tmp_path, facts, whole[1]))
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
-
-
-def test_an_action_that_is_not_finite_is_refused() -> None:
-    def act(values: Any, *_: Any) -> Any:
-        return np.where(values[:, :1] > 0, np.nan, 0.5), values[:, :1]
-
-    facts = {"observation_size": 3, "action_size": 1, "remembers": False, "memory": []}
-    player = exported.Player(act, facts)
-    assert player(np.zeros(3)) == 0.5
-    with pytest.raises(ValueError, match="action: found a number that is not finite"):
-        player(np.ones(3))
-
-
-def test_a_program_that_calls_what_lies_outside_is_never_run(tmp_path: Path) -> None:
-    """A call of Python with a made-up index is a jump into memory of the process."""
-    pytest.importorskip("flatbuffers")
-    facts = {"format": 1, "observation_size": 3, "action_size": 1, "remembers": False, "memory": []}
-
-    def act(observation: Any, reward: Any, fresh: Any, last: Any) -> Any:
-        outside = jax.ffi.ffi_call("xla_ffi_python_cpu_callback", last)
-        return outside(last, index=np.uint64(12345)), last
-
-    (rows,) = jax.export.symbolic_shape("rows")
-    shapes = [((3,), "float32"), ((), "float32"), ((), "bool"), ((1,), "float32")]
-    inputs = [jax.ShapeDtypeStruct((rows, *shape), kind) for shape, kind in shapes]
-    allowed = [jax.export.DisabledSafetyCheck.custom_call("xla_ffi_python_cpu_callback")]
-    plain = jax.export.export(jax.jit(lambda o, r, f, last: (last + o[:, :1], last)))(*inputs)
-    text = plain.mlir_module()
-    assert load_exported(altered(tmp_path, facts, bytes(plain.serialize()))) is not None
-    assert exported.foreign_calls(text) == ""
-    for hostile, says in (
-        ("stablehlo.custom_call @xla_ffi_python_cpu_callback(%0) {", "xla_ffi_python_cpu_callback"),
-        ('stablehlo.custom_call @"a-b"(%0)', "custom call"),
-        ('"stablehlo.custom_call"(%0) <{call_target_name = "Sharding"}>', "custom call"),
-        ('"stablehlo.custom_call"(%0) {x = "xcustom_call @Sharding("}', "custom call"),
-        ('"stablehlo.infeed"(%0)', "infeed"),
-        ("custom_call @Sharding(%0) stablehlo.custom_call @lapack_sgetrf_ffi(%1)", "lapack"),
-    ):
-        assert says in exported.foreign_calls(text + hostile)
-    assert exported.foreign_calls(text + "stablehlo.custom_call @Sharding(%0)") == ""
-    fixed = [jax.ShapeDtypeStruct((1, *shape), kind) for shape, kind in shapes]
-    program = jax.export.export(jax.jit(act), disabled_checks=allowed)(*fixed)
-    with pytest.raises(ValueError, match="a call of xla_ffi_python_cpu_callback, expected"):
-        load_exported(altered(tmp_path, facts, bytes(program.serialize())))
 
 
 def test_no_file_of_another_kind_is_opened_and_none_expands_without_end(
