@@ -118,13 +118,19 @@ def test_a_number_that_nobody_measured_is_seen() -> None:
 
 
 def test_numbers_of_the_front_page_are_measured() -> None:
-    """Each row of its tables names the study's page that it is from."""
+    """Each row of its tables names the study's page that it is from; a benchmark's is its own."""
     lines = (ROOT / "README.md").read_text().splitlines()
     rows = [line for line in lines if line.startswith("|") and "results/" in line]
     assert len(rows) >= 10
     for row in rows:
         (study,) = set(re.findall(r"results/(\w+)\.md", row))
-        cells = row.split("|", 2)[2]
+        name, cells = row.split("|", 2)[1:]
+        if study in BUILT:
+            start = "| " + re.findall(r"\[(.*?)\]", name)[0] + " |"
+            own = (RESULTS / f"{study}.md").read_text().splitlines()
+            same = next(line for line in own if line.startswith(start)).split("|")
+            assert {*map(str.strip, cells.split("|"))} <= {*map(str.strip, same)}, row
+            continue
         missing = [n for n in NUMBER.findall(cells) if not within(n, known(study))]
         assert NUMBER.findall(cells) and not missing, (study, missing)
 
