@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from . import pde as pde
     from .ensemble_config import EnsembleConfig as EnsembleConfig
     from .fitted import fit_ensemble as fit_ensemble
+    from .hub import push_to_hub as push_to_hub
     from .loop import train_loop as train_loop
     from .record.run import Run as Run
     from .reports.claims import Claim as Claim

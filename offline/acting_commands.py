@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -208,26 +209,41 @@ def _print(
 
 
 def export(
-    run: tyro.conf.Positional[Path], out: Path, training_seed: int = 0, best: bool = False
+    run: tyro.conf.Positional[Path],
+    out: Path,
+    training_seed: int = 0,
+    best: bool = False,
+    loader: Path | None = None,
 ) -> None:
-    """Write a trained policy as one file that acts with jax alone (StableHLO).
+    """Write a trained policy as one file that acts with jax alone (StableHLO), or as ONNX.
 
     Parameters, bounds and memory are inside; it takes any number of observations and runs on CPU,
     GPU and TPU. In Python: `jaxrl_rollouts.exported.load_exported(file)(observation)`.
 
     Args:
         run: the folder of a run, or of one of the policies that it trained.
-        out: the file to write.
+        out: the file to write; one that ends in .onnx is for ONNX runtimes.
         training_seed: which seed of the run, from 0.
         best: the policy of the best evaluation while it was trained, and not the last one.
+        loader: also write this Python file, which reads the policy without this package.
     """
     check_file(out)
+    check_file(loader)
     from .policy import load_policy
 
     policy = load_policy(run, training_seed, best=best)
     policy.export(out)
     print(f"{out}: {policy.facts.get('method')}, {out.stat().st_size:,} bytes")
-    print(f'act with: jaxrl_rollouts.exported.load_exported("{out}")(observation)')
+    if out.suffix == ".onnx":
+        print(f'act with: onnxruntime.InferenceSession("{out}"), input observation, output action')
+        return
+    module = "jaxrl_rollouts.exported"
+    if loader is not None:
+        from jaxrl_rollouts import exported
+
+        shutil.copyfile(exported.__file__, loader)
+        module = loader.stem
+    print(f'act with: {module}.load_exported("{out}")(observation)')
 
 
 def _evaluate_main(arguments: Sequence[str], prog: str) -> None:

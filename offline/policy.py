@@ -113,11 +113,15 @@ class Policy(Player):
         """Write the mean action as one file that `load_exported` reads with jax alone.
 
         Parameters, bounds and memory are inside; it takes any number of rows and runs on CPU, GPU
-        and TPU.
+        and TPU. A file that ends in .onnx is written for ONNX runtimes (`onnx_export`).
 
         Raises:
             MissingExtraError: the package flatbuffers is not installed.
         """
+        if Path(file).suffix == ".onnx":
+            from .onnx_export import export_onnx
+
+            return export_onnx(self, file)
         try:
             import flatbuffers  # noqa: F401  (of `jax.export`)
         except ImportError as error:

@@ -143,6 +143,21 @@ def load(path: Path, like: PyTree, *, part: bool = False) -> PyTree:
     return devices.local(restored)
 
 
+def load_all(path: Path) -> PyTree:
+    """Everything in a checkpoint, named tuples as dictionaries; raises as `load`."""
+    path = processes.shared(path).absolute()
+    _check_digests(path)
+    place = jnp.zeros(()).sharding
+    try:
+        like = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
+            ocp.metadata(path).metadata,
+        )
+        return ocp.load(path, like)
+    except Exception as error:
+        raise CheckpointError(f"{path}: {one_line(error)}") from error
+
+
 def _shapes(tree: PyTree) -> dict[str, tuple[int, ...]]:
     """Of all arrays, by where they lie; orbax describes named tuples as dicts."""
     found = {}

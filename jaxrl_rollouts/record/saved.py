@@ -18,8 +18,9 @@ import jax.numpy as jnp
 from ..errors import CheckpointError, StorageError, one_line
 from ..foreign import check_room
 from ..trees import PyTree
-from . import checkpoint
+from . import checkpoint, fetched
 from .files import read_json, write_json_atomically
+from .tensors import PARAMS, read_tensors
 
 _BROKEN = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
@@ -73,8 +74,11 @@ def reading(path: str | Path, kind: str) -> Iterator[None]:
 def find_folder(
     path: str | Path, file: str, what: str, wanted: Callable[[Path], bool] = lambda folder: True
 ) -> Path:
-    """`path` where it holds `file`, else the only `wanted` folder inside it that does."""
-    path = Path(path)
+    """`path` where it holds `file`, else the only `wanted` folder inside it that does.
+
+    `hf://owner/name` is fetched first.
+    """
+    path = fetched.local(path)
     if not path.is_dir():
         raise CheckpointError(f"{path}: found no folder, expected a run folder or a {what} in one")
     if (path / file).is_file():
@@ -111,6 +115,8 @@ def load_params(
     )
     sizes = [math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes)]
     check_room(folder, "parameters", sum(sizes))
+    if not within and (folder / PARAMS).is_file():  # of the hub
+        return read_tensors(folder / PARAMS, like)
     for name in reversed(within):
         like = {name: like}
     loaded = checkpoint.load_newest(folder, like, part=bool(within))

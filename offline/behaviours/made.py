@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import jax
 
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.record import fetched
 
 from .. import data
 from ..data import Dataset, Transitions
@@ -42,7 +43,8 @@ def load(name: Any, seed: int = 0, **options: Any) -> Dataset:
 
     Args:
         name: one of `MADE` (`pendulum-mixed`, ...), which is made on the spot; a tape of the
-            package, `hopper-medium-mini-v1`, or the path of one; else what `data.load`
+            package, `hopper-medium-mini-v1`, the path of one, or `hf://owner/name`; else what
+            `data.load`
             takes: a D4RL name such as `hopper-medium-v2`, the path of an HDF5 or npz file or of a
             Minari folder, a mapping with D4RL's keys, a `MinariDataset`.
         seed: of what is made on the spot.
@@ -52,6 +54,8 @@ def load(name: Any, seed: int = 0, **options: Any) -> Dataset:
         DataError: not found, or not what a dataset should be.
         ConfigError: an option out of range, or any for a dataset that is made on the spot.
     """
+    if fetched.is_name(name):
+        return load_tape(fetched.the_tape(name))
     tape = isinstance(name, str | Path) and (name in packaged() or Path(name).suffix == SUFFIX)
     if not tape and (not isinstance(name, str) or name not in MADE):
         return data.load(name, **options)

@@ -26,6 +26,7 @@ LINKS = {
 FOLDERS = {"jaxrl_rollouts": PACKAGE, **dict(sorted(LINKS.items()))}
 OPTIONAL = {
     *("gymnax", "brax", "mujoco", "gymnasium", "minari", "exponax", "tensorboardX", "wandb", "ray"),
+    *("huggingface_hub", "safetensors", "jax2onnx", "onnxruntime", "onnx"),
     *("optuna", "flatbuffers", "imageio", "scipy", "pandas", "torch", "pytest", "hypothesis"),
 }
 
