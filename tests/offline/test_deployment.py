@@ -46,7 +46,7 @@ def test_the_loader_is_a_file_of_its_own(
     monkeypatch.chdir(tmp_path)
     made = policy(IqlConfig(hidden_dims=(4,)))
     save_policy("run", made.saved.config, made.saved.actors, sizes=(3, 2), bounds=BOUNDS)
-    words = "export run --out policy.stablehlo --training-seed 1 --loader robot.py"
+    words: str = "export run --out policy.stablehlo --training-seed 1 --loader robot.py"
     dispatch(words.split())
     assert 'act with: robot.load_exported("policy.stablehlo")' in capsys.readouterr().out
     np.save("seen.npy", SEEN)
@@ -78,7 +78,8 @@ def test_onnx_acts_the_same(config: Any, tmp_path: Path) -> None:
 
 def test_what_onnx_cannot_say_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = policy(IqlConfig(hidden_dims=(4,)))
-    made.facts["offset"] = [1e6, 0.0, 0.0]
+    facts: Any = made.facts
+    facts["offset"] = [1e6, 0.0, 0.0]
     with pytest.raises(ConfigError, match="less an offset"):
         made.export(tmp_path / "policy.onnx")
     pytest.importorskip("jax2onnx")
