@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from numpy.typing import ArrayLike
 
 from jaxrl_rollouts.configs import check
+from jaxrl_rollouts.devices import check_devices
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.finite import OnDivergence
 from jaxrl_rollouts.loop import evenly
@@ -93,6 +94,7 @@ def train(
         DivergenceError: training became non-finite, in the last of the seeds if they are dropped.
         Interrupted: the context's stop flag was raised; the run can be resumed.
     """
+    check_devices()
     if not isinstance(dataset, Dataset):
         dataset = load(dataset, seed, **undeclared(dataset))
     changes = {} if steps is None else {"steps": steps}

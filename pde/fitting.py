@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from jaxrl_rollouts.brief import brief
 from jaxrl_rollouts.configs import renamed
 from jaxrl_rollouts.descent import AveragedState
-from jaxrl_rollouts.devices import BATCH
+from jaxrl_rollouts.devices import BATCH, check_devices
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.feeds import Stream
 from jaxrl_rollouts.loop import Trained, train_loop
@@ -182,6 +182,7 @@ def fit(
         DivergenceError: the loss became NaN or infinite.
         Interrupted: the context's stop flag was raised.
     """
+    check_devices()
     config, net = objective_of(objective), network_like(network)
     data_set = fieldset_of(fields)
     check_changing(data_set)

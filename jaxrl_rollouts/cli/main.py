@@ -55,15 +55,30 @@ def main(arguments: Sequence[str] | None = None, *, typed: bool = True) -> None:
         _end(error)
     except KeyboardInterrupt:
         _end(Interrupted("interrupted"))
-    except RuntimeError as error:
-        if not is_interrupt(error):
-            raise
-        _end(Interrupted("interrupted"))
+    except (RuntimeError, AssertionError) as error:
+        if is_interrupt(error):
+            _end(Interrupted("interrupted"))
+        if missing := _missing_device():
+            _end(missing)
+        raise
     except BrokenPipeError:  # `| head` has seen enough
         sys.stderr.close()
         sys.exit(0)
     except OSError as error:
         _end(StorageError(error.filename or PROG, error))
+
+
+def _missing_device() -> UserError | None:
+    """What is wrong where jax finds no device, which any command may be the first to ask for."""
+    if "jax" not in sys.modules:
+        return None
+    from ..devices import check_devices
+
+    try:
+        check_devices()
+    except UserError as error:
+        return error
+    return None
 
 
 def _dispatch_together(arguments: list[str], wanted: together.Wanted) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..configs import check, renamed
+from ..devices import check_devices
 from ..errors import ConfigError, DataError
 from ..loop import Trained
 from ..networks import Network
@@ -221,6 +222,7 @@ def fit(
         ConfigError: a network of the other kind, or a setting out of range.
         DivergenceError: the loss became non-finite.
     """
+    check_devices()
     data = _checked(rows)
     network = network or (SMALL if data.ndim == 2 else Unet())
     if isinstance(network, Unet) != (data.ndim == 3):

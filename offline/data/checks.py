@@ -39,7 +39,10 @@ def as_column(source: str | Path, key: str, values: np.ndarray, rank: int) -> np
 
 def _scope(key: str, values: np.ndarray) -> str:
     """What is not supported about values that are no `[N, columns]`, and what is."""
-    if values.ndim >= 3:
+    if values.ndim == 3:
+        rows = f"reshape(-1, {values.shape[2]})"
+        return f"episodes are one after the other, {rows}; images have to be flattened or encoded"
+    if values.ndim > 3:
         return "images are not supported, only vectors of real numbers: flatten or encode them"
     if values.ndim == 1 and values.dtype.kind in "iu":
         kind = "actions" if "action" in key else "observations"

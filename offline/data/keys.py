@@ -8,6 +8,7 @@ read as what.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -162,10 +163,15 @@ def check_present(source: str | Path, arrays: Any, given: Iterable[str] = ()) ->
     """
     missing = [name for name in REQUIRED if name not in arrays]
     if missing:
-        others = f"needed as well: {', '.join(missing[1:])}" if missing[1:] else ""
-        found = f"only {', '.join(sorted(given or arrays)) or 'nothing'}"
+        names = [str(name) for name in given or arrays]
+        hints = [f"needed as well: {', '.join(missing[1:])}"] if missing[1:] else []
+        if close := difflib.get_close_matches(missing[0], names, 1, 0.75):
+            hints.append(f"is it {close[0]}?")
+        if "is_terminal" in map(str.lower, names):
+            hints.append("RLDS's is_terminal needs is_last beside it")
+        found = f"only {', '.join(sorted(names)) or 'nothing'}"
         expected = f"an array {missing[0]} (or {', '.join(SYNONYMS[missing[0]][:2])})"
-        raise DataError(source, missing[0], found, expected, others)
+        raise DataError(source, missing[0], found, expected, "; ".join(hints))
 
 
 def _other(key: str) -> str:

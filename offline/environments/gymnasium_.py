@@ -55,15 +55,18 @@ def from_gymnasium(
     unwrapped, spec = first.unwrapped, first.spec
     label = name or (f"gymnasium/{spec.id}" if spec is not None else type(unwrapped).__name__)
     low, high = _check_spaces(label, first)
-    limit = max_episode_steps or _time_limit(first)
+    limit = _time_limit(first) if max_episode_steps is None else max_episode_steps
     if limit is None:
         hint = f"give max_episode_steps, or in a name: {label}?max_episode_steps=200"
         raise NoTimeLimitError(f"environment {label}", "no time limit", "one", hint)
+    if isinstance(limit, bool) or limit != (steps := int(limit)) or steps < 1:
+        found = f"environment {label}: max_episode_steps"
+        raise ConfigError(found, limit, "an integer from 1")
     module = type(unwrapped).__module__.split(".")[0]
     version = f"{label} of {module}, gymnasium {importlib.metadata.version('gymnasium')}"
     if given:
         first = _called(make, label, "one that can be copied, or a function that makes one")
-    host = Copies(first, make, int(limit), label)
+    host = Copies(first, make, steps, label)
     names = column_names(first.observation_space)
     middle = np.asarray(0.5 * (low + high), first.action_space.dtype)
     host.probe(middle)

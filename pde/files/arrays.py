@@ -66,6 +66,7 @@ def from_arrays(
     Raises:
         DataError: a shape that does not fit or that has two readings, no numbers, or a value that
             is not finite: which trajectory, frame and channel.
+        ConfigError: `axes` that are not 1, 2 or 3.
     """
     path = Path(source)
     given_names = () if names is None else _texts(path, "names", names)
@@ -193,6 +194,8 @@ def _channelled(
     if not 3 <= u.ndim <= 6 or 0 in u.shape:
         expected = "[N, T, X] or [N, T, C, X] (up to three axes of space), not empty"
         raise DataError(path, "u", f"shape {list(u.shape)}", expected)
+    if axes is not None and (isinstance(axes, bool) or axes not in (1, 2, 3)):
+        raise ConfigError("axes", axes, "1, 2 or 3")
     space = axes or (1 if u.ndim <= 4 else u.ndim - 3)
     if u.ndim - space not in (2, 3):
         raise DataError(path, "u", f"shape {list(u.shape)}", f"[N, T, (C,) {space} axes of space]")

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -228,3 +229,33 @@ except ConfigError as error:
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     (said,) = done.stdout.strip().splitlines()
     assert "device: found 'gpuu', expected a device" in said
+
+
+TRAININGS = {
+    "offline.train": "offline.train(offline.from_arrays(u, u, u[:, 0], 0 * u, u), 'bc')",
+    "pde.fit": "pde.fit('mse', pde.from_arrays(u[None, :, :, None] + np.zeros(8)))",
+    "diffusion.fit": "diffusion.fit(u)",
+    "pde inspect": "main(['pde', 'inspect', 'u.npy'])",
+}
+
+
+@pytest.mark.parametrize("what", TRAININGS)
+def test_every_place_that_is_first_to_compute_names_the_device(what: str, tmp_path: Path) -> None:
+    code = f"""
+import numpy as np
+from jaxrl_rollouts import diffusion, offline, pde
+from jaxrl_rollouts.cli.main import main
+from jaxrl_rollouts.errors import UserError
+u = np.ones((9, 1)) * (np.arange(9)[:, None] % 3 == 2)
+np.save("u.npy", np.sin(np.arange(3 * 9 * 8.0)).reshape(3, 9, 8))
+try:
+    {TRAININGS[what]}
+except UserError as error:
+    print("error:", error)
+"""
+    environment = {**os.environ, "JAX_PLATFORMS": "gpuu"}
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    said = done.stdout + done.stderr
+    assert "\nerror: device: found 'gpuu', expected a device of this machine" in f"\n{said}"
+    assert "Traceback" not in said

@@ -55,6 +55,7 @@ def test_successors_and_ends_are_worked_out_as_in_files():
         ("observations", np.arange(19), "discrete observations are not supported"),
         ("actions", np.zeros(19), r"one number a row is \[N, 1\]"),
         ("observations", np.zeros((19, 8, 8, 3), np.uint8), "images are not supported"),
+        ("observations", np.zeros((2, 10, 3)), r"one after the other, reshape\(-1, 3\)"),
         ("observations", {"at": np.zeros((19, 2))}, "several parts are not supported"),
         ("rewards", np.full(19, np.nan), "NaN or infinity in 19 of 19 rows"),
         ("rewards", np.zeros(18), "18 rows"),
@@ -227,3 +228,14 @@ def test_ogbench_single_task_arrays_say_where_the_task_is_done():
     assert dataset.transitions.terminations.tolist() == [False] * 3 + [True] + [False] * 4
     assert np.flatnonzero(dataset.transitions.truncations).tolist() == [7]
     assert "rewards" not in dataset.attributes and dataset.transitions.rewards.sum() == -1
+
+
+@pytest.mark.parametrize(
+    ("left_out", "other", "hint"),
+    [("rewards", "reawrds", "is it reawrds"), ("terminals", "is_terminal", "needs is_last")],
+)
+def test_a_name_that_is_close_is_named(left_out, other, hint):
+    arrays = raw_arrays()
+    arrays[other] = arrays.pop(left_out)
+    with pytest.raises(DataError, match=f"expected an array {left_out}.*{hint}"):
+        load(arrays)

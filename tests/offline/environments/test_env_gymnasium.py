@@ -49,6 +49,13 @@ def test_facts(cart: Environment) -> None:
     assert make("test/Cart-v0?max_episode_steps=7").max_episode_steps == 7
 
 
+@pytest.mark.parametrize("limit", [0, -1, 2.5, True, "5"])
+def test_a_time_limit_is_a_number_from_one(limit: Any) -> None:
+    with pytest.raises(ConfigError, match=f"max_episode_steps: found {limit!r}, expected an int"):
+        from_gymnasium(Cart, max_episode_steps=limit)
+    assert from_gymnasium(Cart, max_episode_steps=np.int64(7)).max_episode_steps == 7
+
+
 def test_steps_equal_gymnasiums(cart: Environment) -> None:
     key, theirs = jax.random.key(3), gymnasium.make("test/Cart-v0")
     rows = collect(cart, random_policy(1), None, key, episodes=3)

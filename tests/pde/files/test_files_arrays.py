@@ -191,3 +191,9 @@ def test_a_name_of_others_is_no_parameter(tmp_path: Path, name: str, ours: str) 
     np.savez(tmp_path / "a.npz", u=np.ones((2, 3, 4)), **{name: np.zeros(2)})
     with pytest.raises(DataError, match=f"arrays: found {name}, expected u.*is it {ours}"):
         read_arrays(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("axes", [0, 4, True, "x", 1.5])
+def test_axes_of_space_are_one_to_three(axes: Any) -> None:
+    with pytest.raises(ConfigError, match=f"axes: found {axes!r}, expected 1, 2 or 3"):
+        from_arrays(U, axes=axes)
