@@ -127,23 +127,25 @@ def run(config: Config, context: RunContext) -> Report:
     return report
 
 
-def late(cell: Cell, metric: str = "return") -> np.ndarray:
+def final_mean(cell: Cell, metric: str = "return") -> np.ndarray:
     """Mean of the last evaluations, `[seeds]`."""
     return cell.curve(metric)[1][:, -LAST:].mean(1)
 
 
 def overestimation(cell: Cell) -> np.ndarray:
     """Estimated over true value, the latter at least 1; mean of the last evaluations, `[seeds]`."""
-    return late(cell, "estimated_value") / np.maximum(late(cell, "discounted_return"), 1.0)
+    return final_mean(cell, "estimated_value") / np.maximum(
+        final_mean(cell, "discounted_return"), 1.0
+    )
 
 
 def result_rows(cells: Mapping[str, Cell], behaved: float) -> list[dict]:
     """One row for the data and one for each length."""
     rows: list[dict] = [{"rollouts": "data", "return": behaved}]
     for name, cell in cells.items():
-        row = {"rollouts": name, "return": late(cell)}
-        row["estimated value"] = late(cell, "estimated_value")
-        rows.append(row | {"true value": late(cell, "discounted_return")})
+        row = {"rollouts": name, "return": final_mean(cell)}
+        row["estimated value"] = final_mean(cell, "estimated_value")
+        rows.append(row | {"true value": final_mean(cell, "discounted_return")})
     return rows
 
 
@@ -158,10 +160,10 @@ def add_claims(report: Report, cells: Mapping[str, Cell], behaved: float) -> Non
     claim(name, overestimation(long), at_most=1.5, means=means, cells=[long])
     means = "mean return of the last evaluations above that of the dataset's episodes"
     name = f"rollouts of {longest} earn more than the data"
-    claim(name, late(long), at_least=behaved, means=means, cells=[long])
+    claim(name, final_mean(long), at_least=behaved, means=means, cells=[long])
     name = f"rollouts of {longest} earn more than rollouts of {shortest}"
     means = "difference of returns, mean of the last evaluations, seed by seed"
-    claim(name, late(long) - late(short), at_least=0, means=means, cells=[short, long])
+    claim(name, final_mean(long) - final_mean(short), at_least=0, means=means, cells=[short, long])
 
 
 _TINY = settings("smoke", steps=20, rollouts={"every": 10})
