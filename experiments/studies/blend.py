@@ -1,8 +1,8 @@
 """Dynamics between a learned model and the truth: one number says how good the model is.
 
-At `truth` 0 the learned model is rolled, at 1 the simulator, and in between every next state is the
-weighted mean of the two. A penalty on the model's error shrinks with it by `1 - truth`. The number
-is a parameter, not a constant of the program: runs of different model quality share one compiled
+At `model_quality` 0 the learned model is rolled, at 1 the simulator, and in between every next
+state is the weighted mean of the two. A penalty on the model's error shrinks with it by `1 -
+model_quality`. The number is a parameter, not a constant of the program: runs of different model quality share one compiled
 program and can be vmapped like seeds.
 """
 
@@ -26,11 +26,11 @@ class Blend(NamedTuple):
 
     Attributes:
         world: parameters of the learned dynamics.
-        truth: scalar in [0, 1], weight of the true next state.
+        model_quality: scalar in [0, 1], weight of the true next state.
     """
 
     world: PyTree
-    truth: jax.Array
+    model_quality: jax.Array
 
 
 def blend_worlds(worlds: PyTree, truths: tuple[float, ...]) -> Blend:
@@ -48,9 +48,11 @@ def blend_worlds(worlds: PyTree, truths: tuple[float, ...]) -> Blend:
     return Blend(jax.tree.map(tile, worlds), jnp.repeat(jnp.asarray(truths, jnp.float32), count))
 
 
-def _mix(truth: jax.Array, real: jax.Array, learned: jax.Array) -> jax.Array:
+def _mix(model_quality: jax.Array, real: jax.Array, learned: jax.Array) -> jax.Array:
     # A learned model may overflow far from its data; at truth 1 it has no say (0 * inf is NaN).
-    return jnp.where(truth >= 1.0, real, truth * real + (1.0 - truth) * learned)
+    return jnp.where(
+        model_quality >= 1.0, real, model_quality * real + (1.0 - model_quality) * learned
+    )
 
 
 @functools.lru_cache(maxsize=32)
@@ -59,33 +61,35 @@ def blended_dynamics(learned: Dynamics, env: Environment) -> Dynamics:
 
     The reward and the termination are the environment's known functions of the blended transition,
     so that the next state is all there is to get wrong. `uncertainty` is that of the learned model
-    times `1 - truth`.
+    times `1 - model_quality`.
     """
     reward, termination = env.reward, env.termination
     if reward is None or termination is None:
         raise ConfigError("environment", env.name, "one with known reward and termination")
-    truth = true_model(env)
+    model_quality = true_model(env)
 
     def step(
         params: Blend, key: jax.Array, observations: jax.Array, actions: jax.Array, member: PyTree
     ) -> tuple[jax.Array, StepResult]:
         real_key, learned_key = jax.random.split(key)
-        real, _ = truth.step(None, real_key, observations, actions, None)
+        real, _ = model_quality.step(None, real_key, observations, actions, None)
         guess, out = learned.model.step(params.world, learned_key, observations, actions, member)
-        following = _mix(params.truth, real, guess)
+        following = _mix(params.model_quality, real, guess)
         return following, out._replace(
             reward=reward(observations, actions, following),
             terminated=termination(observations, actions, following),
-            uncertainty=_mix(params.truth, jnp.zeros_like(out.uncertainty), out.uncertainty),
+            uncertainty=_mix(
+                params.model_quality, jnp.zeros_like(out.uncertainty), out.uncertainty
+            ),
         )
 
     def sample_elites(
         params: Blend, key: jax.Array, observations: jax.Array, actions: jax.Array
     ) -> EliteSamples:
         real_key, learned_key = jax.random.split(key)
-        real, _ = truth.step(None, real_key, observations, actions, None)
+        real, _ = model_quality.step(None, real_key, observations, actions, None)
         imagined = learned.sample_elites(params.world, learned_key, observations, actions)
-        following = _mix(params.truth, real, imagined.next_observations)
+        following = _mix(params.model_quality, real, imagined.next_observations)
 
         def known(function: Any) -> jax.Array:
             return jax.vmap(function, in_axes=(None, None, 0))(observations, actions, following)

@@ -108,7 +108,7 @@ def test_imagined_opinions_are_blended_member_by_member(truth: float) -> None:
 def test_worlds_are_crossed_with_qualities_quality_slowest() -> None:
     params = blend_worlds({"a": jnp.arange(3.0)}, (0.0, 0.5))
     np.testing.assert_array_equal(params.world["a"], [0, 1, 2, 0, 1, 2])
-    np.testing.assert_array_equal(params.truth, [0, 0, 0, 0.5, 0.5, 0.5])
+    np.testing.assert_array_equal(params.model_quality, [0, 0, 0, 0.5, 0.5, 0.5])
 
 
 @pytest.mark.parametrize("truths", [(), (1.5,), (0.5, -0.1), (float("nan"),)])
