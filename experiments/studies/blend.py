@@ -2,8 +2,8 @@
 
 At `model_quality` 0 the learned model is rolled, at 1 the simulator, and in between every next
 state is the weighted mean of the two. A penalty on the model's error shrinks with it by `1 -
-model_quality`. The number is a parameter, not a constant of the program: runs of different model quality share one compiled
-program and can be vmapped like seeds.
+model_quality`. The number is a parameter, not a constant of the program: runs of different quality
+share one compiled program and can be vmapped like seeds.
 """
 
 from __future__ import annotations
