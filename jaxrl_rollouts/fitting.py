@@ -73,7 +73,9 @@ class _GaussianMLP(nn.Module):
             kernel_init=INITIALISERS[c.initialiser],
             bias_init=None if c.biases == "uniform" else jax.nn.initializers.zeros,
         )
-        return bounded(self, c, *(mlp(x) if own else (mlp(x), None)))
+        found: Any = mlp(x)
+        mean, log_var = found if own else (found, None)
+        return bounded(self, c, mean, log_var)
 
 
 def bounded(

@@ -41,7 +41,7 @@ def test_groups_promise_every_seed_once() -> None:
 
 def test_agreement_that_ends_with_validity_is_a_perfect_guess() -> None:
     sets = [curves(t, t) for t in (drawn(0), drawn(1))]
-    found = measured(*sets, [0, 1, 2], 1, 0.1)
+    found = measured(sets[0], sets[1], [0, 1, 2], 1, 0.1)
     assert found["Spearman"] == pytest.approx(1) and found["relative error"] == 0
     assert found["Spearman, members' mean"] == pytest.approx(1) and found["misses"] == 0
     assert found["valid"] == pytest.approx(drawn(1).mean())
@@ -55,7 +55,7 @@ def test_agreement_that_says_nothing_has_no_rank_and_keeps_its_promise() -> None
     """Times and agreement drawn apart; agreement falls to 0 at once, so that only a promise that
     ends before is kept."""
     sets = [curves(drawn(seed), drawn(seed + 10)) for seed in (0, 1)]
-    found = measured(*sets, [0, 1], 1, 0.1)
+    found = measured(sets[0], sets[1], [0, 1], 1, 0.1)
     assert abs(found["Spearman"]) < 0.15
     assert found["misses"] <= 0.1 + 2 * np.sqrt(0.09 * 2 / N)
 
@@ -65,6 +65,6 @@ def test_double_steps_count_in_frames() -> None:
     agreement, times = agreed(sets[0], [0, S], 2)
     assert agreement.shape == (T // 2, N)
     np.testing.assert_array_equal(times, drawn(0) // 2)
-    found = measured(*sets, [0, S], 2, 0.1)
+    found = measured(sets[0], sets[1], [0, S], 2, 0.1)
     assert found["valid"] == pytest.approx(2 * (drawn(1) // 2).mean())
     assert found["Spearman"] == pytest.approx(1)

@@ -70,7 +70,7 @@ def test_its_density_integrates_to_one(output: str, tmp_path: Path) -> None:
     edge = 0.998 if output == "tanh_gaussian" else 4.0
     axis = np.linspace(-edge, edge, 801)
     plane = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, A).astype(np.float32)
-    seen = np.broadcast_to(np.float32([0.3, -0.2, 0.1]), (len(plane), S))
+    seen = np.broadcast_to(np.array([0.3, -0.2, 0.1], np.float32), (len(plane), S))
     assert found.agent.density is not None
     density = np.exp(np.asarray(found.agent.density(actor, seen, plane), np.float64))
     assert density.sum() * (axis[1] - axis[0]) ** 2 == pytest.approx(1.0, abs=0.01)
@@ -96,7 +96,8 @@ def test_pickles_are_refused_unread(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(pickle.dumps(Bomb()))
         with pytest.raises(DataError, match="a pickle, which runs code when read.*savez"):
             read_dope_policy(tmp_path / name)
-    np.savez(tmp_path / "o.npz", **{"fc0/weight": np.array([Bomb()], object)})
+    odd: Any = {"fc0/weight": np.array([Bomb()], object)}
+    np.savez(tmp_path / "o.npz", **odd)
     with pytest.raises(DataError, match="Python objects, which are never loaded"):
         read_dope_policy(tmp_path / "o.npz")
 
@@ -117,6 +118,7 @@ def test_what_does_not_fit_is_named(changes: dict[str, Any], match: str, tmp_pat
 
 
 def test_missing_weights_are_named(tmp_path: Path) -> None:
-    np.savez(tmp_path / "p.npz", **{"fc0/weight": np.zeros((H, S), np.float32)})
+    one: Any = {"fc0/weight": np.zeros((H, S), np.float32)}
+    np.savez(tmp_path / "p.npz", **one)
     with pytest.raises(DataError, match="fc0/bias.*only fc0/weight"):
         read_dope_policy(tmp_path / "p.npz")

@@ -130,8 +130,8 @@ def test_the_heat_equation_is_reproduced(known: bool) -> None:
     """Steps never seen are predicted to a small share of how far the field moves."""
     found = fitted(known)
     rng = np.random.default_rng(5)
-    u = np.asarray(_reset(jax.random.key(7), 64).observation)
-    a = rng.uniform(-1, 1, (64, A)).astype(np.float32)
+    u: Any = np.asarray(_reset(jax.random.key(7), 64).observation)
+    a: Any = rng.uniform(-1, 1, (64, A)).astype(np.float32)
     mean = predict(found.model.fitter, found.world(), u, a).mean
     true = np.asarray(heated(u, a)) - u
     off = np.sqrt(np.square(np.asarray(mean[..., :N]) - true).mean((1, 2)))
@@ -151,9 +151,11 @@ def test_an_actuated_field_that_is_moved_is_predicted_moved() -> None:
     moved = world._replace(
         elites={**world.elites, "forces": jnp.roll(world.elites["forces"], 3, -1)}
     )
-    u, a = np.asarray(_reset(jax.random.key(3), 4).observation), np.full((4, A), 0.7, np.float32)
+    u: Any = np.asarray(_reset(jax.random.key(3), 4).observation)
+    a: Any = np.full((4, A), 0.7, np.float32)
     here = predict(found.model.fitter, world, u, a).mean[..., :N]
-    there = predict(found.model.fitter, moved, np.roll(u, 3, -1), a).mean[..., :N]
+    ahead: Any = np.roll(u, 3, -1)
+    there = predict(found.model.fitter, moved, ahead, a).mean[..., :N]
     np.testing.assert_allclose(there, np.roll(here, 3, -1), atol=1e-5)
 
 
@@ -162,7 +164,7 @@ WORLD: dict[str, Any] = {"network": NETWORK, "members": 3, "elites": 2, "max_epo
 LOOKS: dict[str, Any] = {"seeds": 2, "evaluations": 1, "episodes": 2, "environment": HEAT}
 
 
-def method(name: str, **changes: Any) -> Any:
+def method(name: Any, **changes: Any) -> Any:
     return recipe(name, "smoke", world=WORLD, **changes)
 
 
@@ -171,17 +173,18 @@ def method(name: str, **changes: Any) -> Any:
 )
 def test_methods_train_in_fields_and_the_models_are_saved(name: str, tmp_path: Path) -> None:
     """Rollouts stop at the largest disagreement on the data; what is loaded predicts the same."""
-    result = train(heat(), method(name, rollouts={"adaptive": True, "length": 10}), **LOOKS)
+    result: Any = train(heat(), method(name, rollouts={"adaptive": True, "length": 10}), **LOOKS)
     assert np.isfinite(result.returns).all() and result.returns.shape == (2,)
     own = result.source.fitted
     assert (np.asarray(result.history.last("imagined_uncertainty")) > 0).all()
     length = result.history.last("imagined_length")
     assert ((length >= 1) & (length <= 10)).all()
     result.save(tmp_path)
-    found = load_worlds(tmp_path, heat())
+    found: Any = load_worlds(tmp_path, heat())
     assert found.config == result.method.world.ensemble
     assert found.config.network == result.method.world.network
-    u, a = np.asarray(_reset(jax.random.key(3), 4).observation), np.full((4, A), 0.7, np.float32)
+    u: Any = np.asarray(_reset(jax.random.key(3), 4).observation)
+    a: Any = np.full((4, A), 0.7, np.float32)
     for seed in (0, 1):
         both = (
             predict(fitter, jax.tree.map(lambda x, k=seed: x[k], worlds), u, a).mean
@@ -190,12 +193,13 @@ def test_methods_train_in_fields_and_the_models_are_saved(name: str, tmp_path: P
                 (found.model.fitter, found.worlds),
             )
         )
-        np.testing.assert_array_equal(*both)
+        one, other = both
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.slow
 def test_a_posterior_of_fields_serves_neubay() -> None:
-    result = train(heat(), method("neubay", per_iteration=5), **LOOKS)
+    result: Any = train(heat(), method("neubay", per_iteration=5), **LOOKS)
     assert np.isfinite(result.returns).all()
 
 
