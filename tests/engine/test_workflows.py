@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 FILES = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 
@@ -36,6 +38,40 @@ def test_tests_run_on_every_python_that_the_package_names() -> None:
     assert job["strategy"]["matrix"]["python"] == versions
     assert [step["run"] for step in job["steps"] if "run" in step] == ["bash .ci/run"]
     assert (ROOT / ".ci" / "run").is_file()
+
+
+def test_both_ends_of_the_dependencies_are_installed_and_run() -> None:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text("utf-8"))["jobs"]
+    ends = jobs["dependencies"]["strategy"]["matrix"]["include"]
+    assert {end["resolution"] for end in ends} == {"lowest-direct", "highest"}
+    pythons = jobs["tests"]["strategy"]["matrix"]["python"]
+    assert [end["python"] for end in ends] == [pythons[0], pythons[-1]]
+    jax = next(name for name in PROJECT["dependencies"] if name.startswith("jax>"))
+    assert ">=" in jax and "<" in jax, "a tested range"
+
+
+def test_the_lock_is_of_this_project_and_of_no_mirror() -> None:
+    lock = tomllib.loads((ROOT / "uv.lock").read_text("utf-8"))
+    packages = {package["name"]: package for package in lock["package"]}
+    own = packages["jaxrl-rollouts"]["metadata"]["requires-dist"]
+    locked = {(need["name"], need.get("specifier", "")) for need in own if "marker" not in need}
+    asked = set()
+    for need in PROJECT["dependencies"]:
+        name = re.split(r"[<>=]", need)[0]
+        asked.add((name, ",".join(sorted(need.removeprefix(name).split(","), reverse=True))))
+    assert {(n, ",".join(sorted(s.split(","), reverse=True))) for n, s in locked} == asked
+    for name, package in packages.items():
+        if name == "jaxrl-rollouts":
+            continue
+        assert package["source"] == {"registry": "https://pypi.org/simple"}, name
+        for file in [*package.get("wheels", []), *filter(None, [package.get("sdist")])]:
+            assert file["url"].startswith("https://files.pythonhosted.org/packages/"), name
+            assert re.fullmatch(r"sha256:[0-9a-f]{64}", file["hash"]), name
+
+
+def test_the_changelog_of_a_version_can_be_read() -> None:
+    parts = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text("utf-8"), flags=re.MULTILINE)[1:]
+    assert all(len(part.splitlines()) <= 60 for part in parts)
 
 
 def test_a_release_is_built_checked_and_published_by_trust() -> None:
