@@ -68,7 +68,7 @@ def read_table(path: Path) -> list[Row]:
         if tuple(reader.fieldnames or ()) != COLUMNS:
             found = ", ".join(reader.fieldnames or ()) or "nothing"
             raise DataError(path, "columns", found, ", ".join(COLUMNS))
-        rows = list(reader)
+        rows: list[Any] = list(reader)
     for number, row in enumerate(rows, start=2):
         with reading(path, "numbers", f"line {number}"):
             _ = _order(row), float(row["value"]), float(row["seconds"])
