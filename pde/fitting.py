@@ -199,8 +199,7 @@ def fit(
         own = _striding(own, strides, _mean_dt(single, stride))
     needed = (own.emulator.frames - 1) * stride + 1
     if u.shape[1] < needed:
-        expected = f"at least {needed}, a training window"
-        raise DataError(data_set.path, "frames", u.shape[1], expected)
+        raise DataError(data_set.path, "frames", u.shape[1], f"at least {needed} for a window")
     often = evaluations if validation is not None else 1
     training = training_of(training, steps, stride, data_set, often)
     functions, data = make_training(own.emulator, training), _data(data_set, u, own, training)

@@ -122,7 +122,7 @@ def test_what_cannot_be_trained_is_refused_by_name() -> None:
     u, _ = waves(2, 3)
     with pytest.raises(DataError, match="u_0: found no change from step to step"):
         fit("mse", u[:, :1].repeat(3, 1), steps=1)
-    with pytest.raises(DataError, match="frames: found 3, expected at least 5, a training window"):
+    with pytest.raises(DataError, match="frames: found 3, expected at least 5 for a window"):
         fit("mse", u, stride=2, history=2, steps=1)
     with pytest.raises(ConfigError, match="objective.*did you mean refiner"):
         fit("refine", u, steps=1)
