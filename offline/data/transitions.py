@@ -294,5 +294,6 @@ def reward_scale(dataset: Dataset, view: RewardView) -> RewardScale:
 def _spread(dataset: Dataset, view: str, spread: float, expected: str) -> float:
     if spread < LEAST:
         found = f"a spread of {spread:g}, by which reward={view!r} divides"
-        raise DataError(dataset.name, "rewards", found, expected, "reward='raw' leaves them")
+        hint = "reward='raw' (--reward raw) leaves them"
+        raise DataError(dataset.name, "rewards", found, expected, hint)
     return spread

@@ -63,7 +63,9 @@ def _summary(found: Inspection) -> Table:
         score = f"{found.normalised_return:.1f} +- {found.normalised_std:.1f}"
         table.add_row(found.score_label, f"{score} (std over whole episodes)")
     else:
-        table.add_row(found.score_label, "none: no reference returns for this name")
+        where = "in the metadata, nor" if found.format == "minari" else ""
+        none = " ".join(f"none: no reference returns {where} for this name".split())
+        table.add_row(found.score_label, none)
     table.add_row("file", Text(printable(found.source)))
     table.add_row("sha256", found.sha256[:16])
     return table

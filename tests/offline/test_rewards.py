@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.offline.agents.iql import Iql
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.td3_bc import Td3Bc, Td3BcConfig
 from jaxrl_rollouts.offline.data import Dataset, Transitions
@@ -21,6 +22,7 @@ from jaxrl_rollouts.offline.data.transitions import (
 )
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.method import Job
+from jaxrl_rollouts.offline.recipes import recipe
 from jaxrl_rollouts.offline.task import Task
 from jaxrl_rollouts.offline.training import evaluator, value_evaluator
 
@@ -98,3 +100,9 @@ def test_evaluations_report_values_in_the_datasets_own_rewards() -> None:
     plain = value_evaluator(learner, starts)(state, 0)["estimated_value"]
     undone = value_evaluator(learner, starts, view, 7.0)(state, 0)["estimated_value"]
     np.testing.assert_allclose(undone, (plain - 0.2 * 7.0) / 5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("preset", ["small", "long", "paper"])
+def test_iql_learns_from_its_papers_view_in_every_preset_but_smoke(preset: Any) -> None:
+    made = recipe("iql", preset)
+    assert isinstance(made, Iql) and made.reward == "iql"
