@@ -1,4 +1,4 @@
-"""Normal and uniform numbers of any shape, drawn flat.
+"""Keys, and normal and uniform numbers of any shape, drawn flat.
 
 `jax.random` counts the elements of an array row by row, so a flat draw that is reshaped holds the
 same numbers to the bit. But on a CPU XLA (jaxlib 0.10 and 0.11) compiles a draw of two or three
@@ -13,6 +13,24 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+from .errors import ConfigError
+
+
+def as_key(given: jax.Array | int, name: str = "key") -> jax.Array:
+    """A typed key of a number; keys are what they are.
+
+    Raises:
+        ConfigError: a number beyond 64 bits, under the `name` of its argument.
+    """
+    if not isinstance(given, int | np.integer):
+        return given
+    given = int(given)
+    if not -(2**63) <= given < 2**63:
+        expected = "a whole number from -2**63 to 2**63 - 1"
+        raise ConfigError(name, f"one of {given.bit_length()} bits", expected)
+    return jax.random.key(given)
 
 
 def normal(key: jax.Array, shape: Sequence[int], dtype: Any = jnp.float32) -> jax.Array:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .devices import MEMBER
+from .draws import as_key
 from .ensemble import take_members
 from .ensemble_config import EnsembleConfig
 from .errors import DataError
@@ -114,7 +115,7 @@ def fit_ensemble(
     trained = train_loop(
         fitter.update,
         fitter.init,
-        jax.random.split(jax.random.key(key) if isinstance(key, int) else key, seeds),
+        jax.random.split(as_key(key), seeds),
         split_holdout(config, *scaled),
         iterations=config.max_epochs,
         stage=stage,

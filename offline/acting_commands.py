@@ -13,6 +13,7 @@ import tyro
 from jaxrl_rollouts.cli.before import check_file
 from jaxrl_rollouts.cli.parsing import call
 from jaxrl_rollouts.configs import SEED
+from jaxrl_rollouts.draws import as_key
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.plugins import Command
 
@@ -131,7 +132,7 @@ def play(
         saved.sees(env),
         saved.agent.policy if sample else saved.agent.greedy,
         actors,
-        jax.random.key(seed),
+        as_key(seed, "seed"),
         episodes,
         memory=fresh,
         discount=discount_of(saved),

@@ -11,6 +11,7 @@ import tyro
 from jaxrl_rollouts.cli.before import check_file
 from jaxrl_rollouts.cli.parsing import call
 from jaxrl_rollouts.configs import SEED, Range
+from jaxrl_rollouts.draws import as_key
 from jaxrl_rollouts.errors import ConfigError, UserError
 from jaxrl_rollouts.plugins import Command, ExperimentInfo
 
@@ -111,7 +112,6 @@ def collect(
         sample: a trained policy draws its actions, where it else takes the mean one.
     """
     # These load jax, which `data --help` should not wait for.
-    import jax
     import numpy as np
 
     from jaxrl_rollouts.devices import check_devices
@@ -123,7 +123,7 @@ def collect(
 
     _check(out, steps, seed)
     check_devices()
-    key, trained = jax.random.key(seed), None
+    key, trained = as_key(seed, "seed"), None
     if policy in SCRIPTED:
         env, acting, params = _scripted(policy, environment)
         facts = {"policy": policy, "seed": seed}

@@ -32,6 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts import exported
+from jaxrl_rollouts.draws import as_key
 from jaxrl_rollouts.errors import DataError, MissingExtraError
 from jaxrl_rollouts.exported import Player
 from jaxrl_rollouts.record.files import plain
@@ -86,7 +87,7 @@ class Policy(Player):
     ) -> None:
         self.saved, self.seed = saved, seed
         self._actor, self._draws = saved.actor(seed), 0
-        self._key, self.deterministic = jax.random.key(key), deterministic
+        self._key, self.deterministic = as_key(key), deterministic
         facts = {**saved.facts, "seed": seed, "remembers": saved.remembers}
         size, memory = facts["observation_size"], jax.eval_shape(lambda: saved.agent.memory(1))
         if saved.remembers:  # the agent's own observation has the last action and reward, too

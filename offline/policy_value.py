@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.draws import as_key
 from jaxrl_rollouts.errors import ConfigError
 
 from .choosing.played import steps_of, values_in
@@ -80,7 +81,7 @@ def model_value(
     count = jax.tree.leaves(world.fitted.worlds)[0].shape[0]
     found = []
     for number in range(jax.tree.leaves(result.actors)[0].shape[0]):
-        key = jax.random.fold_in(jax.random.key(seed), number)
+        key = jax.random.fold_in(as_key(seed, "seed"), number)
         values, *_ = values_in(
             model,
             jax.tree.map(lambda x, k=number: x[k % count], world.fitted.worlds),

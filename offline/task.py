@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.draws import as_key
 from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError
 from jaxrl_rollouts.feeds import blocks
 from jaxrl_rollouts.record.context import RunContext
@@ -241,7 +242,7 @@ def slug(name: str) -> str:
 
 def keys_of(seed: int) -> tuple[jax.Array, jax.Array]:
     """Keys of the training and of the evaluations; the same for every method."""
-    train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(seed), 1))
+    train_key, play_key = jax.random.split(jax.random.fold_in(as_key(seed, "seed"), 1))
     return train_key, play_key
 
 

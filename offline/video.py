@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxrl_rollouts.draws import as_key
 from jaxrl_rollouts.errors import (
     ConfigError,
     DataError,
@@ -131,7 +132,7 @@ def _drawn(env: Environment) -> Any:
 
 def _embedded(policy: Policy, env: Environment, seed: int) -> Iterator[tuple[np.ndarray, float]]:
     """Frames and rewards of one episode of an embedded environment."""
-    step, key = jax.jit(env.step), jax.random.key(seed)
+    step, key = jax.jit(env.step), as_key(seed, "seed")
     state = env.reset(key, 1)
     half = 0.5 * (policy.action_high - policy.action_low)
     middle = 0.5 * (policy.action_high + policy.action_low)

@@ -95,7 +95,8 @@ class Evaluation(NamedTuple):
         late: `[seeds, K]` amplitudes over the last quarter of the rollouts.
         one_step: `[seeds, calls]` mean square error of a step after 0, 1, ... refinements.
         first_error: `[seeds, calls, K]` its spectrum.
-        rollout: `[T, *space]` of seed 0 and test trajectory 0, first channel.
+        rollout: `[T, *space]` of test trajectory 0 and its first channel, by the first seed whose
+            steps are finite.
         nrmse, relative_l1, vrmse: `[seeds, T, B]` of the rollouts, the last two in own units.
         vorticity, energy: `[seeds, T, B]` of `FlowErrors`, where there is a flow in the plane.
         structure: `[seeds, B]` likewise.
@@ -195,7 +196,8 @@ def evaluate(
         shared = (steps[0][0], test.truth(), test.fields.conditions)
         rolled = map_seeds(_rolled(emulator, on, test.axes), (params, keys), shared)
         (squares, errors), (result, fields, flow) = jax.tree.map(np.asarray, (single, rolled))
-        single = {"one_step": squares, "first_error": errors, "rollout": fields[0]}
+        shown = int(np.isfinite(squares[:, -1]).argmax())
+        single = {"one_step": squares, "first_error": errors, "rollout": fields[shown]}
         return {**result._asdict(), **flow._asdict(), **single}
 
     return Evaluation(**remember(context, name, "evaluated", measure))

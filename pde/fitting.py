@@ -22,8 +22,10 @@ from jaxrl_rollouts.brief import brief
 from jaxrl_rollouts.configs import renamed
 from jaxrl_rollouts.descent import AveragedState
 from jaxrl_rollouts.devices import BATCH, check_devices
+from jaxrl_rollouts.draws import as_key
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.feeds import Stream
+from jaxrl_rollouts.finite import OnDivergence, marked_rows
 from jaxrl_rollouts.loop import Trained, train_loop
 from jaxrl_rollouts.outside import to_numbers
 from jaxrl_rollouts.record.context import RunContext
@@ -138,6 +140,7 @@ def fit(
     stage: str = "emulator",
     context: RunContext | None = None,
     stream: Stream = "auto",
+    on_divergence: OnDivergence = "raise",
 ) -> Fitted:
     """Train an emulator on trajectories of fields, all seeds side by side.
 
@@ -174,6 +177,8 @@ def fit(
         stage, context: as for `train_loop`.
         stream: leave the fields on the disk and read windows while training: `auto`, where they
             do not fit into memory; `always`; `never`.
+        on_divergence: as for `train_loop`; the parameters of a seed that was dropped are NaN, and
+            a rollout of it is a `CheckpointError`.
 
     Raises:
         ConfigError: an unknown name, or a setting out of range.
@@ -203,7 +208,7 @@ def fit(
     often = evaluations if validation is not None else 1
     training = training_of(training, steps, stride, data_set, often)
     functions, data = make_training(own.emulator, training), _data(data_set, u, own, training)
-    key = jax.random.key(key) if isinstance(key, int) else key
+    key = as_key(key)
     begin, keys = _beginning(functions.init, jax.random.split(key, seeds), start)
     validated = Validation.of(own, validation) if validation is not None else None
     trained = train_loop(
@@ -219,8 +224,11 @@ def fit(
         batch_axis=(BATCH, training.batch),
         context=context,
         about=learned_from(own, config, training),
+        on_divergence=on_divergence,
     )
     params = validated.best if validated else trained.state.average
+    if trained.diverged:  # also what a validation kept of a seed before it diverged
+        params = marked_rows(params, np.isin(np.arange(seeds), list(trained.diverged)))
     return Fitted(replace(own, params=params), trained, training)
 
 

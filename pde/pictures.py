@@ -38,7 +38,7 @@ def draw_rollouts(
         return
     caption = (
         "One test trajectory (space upwards, time to the right) and each method's rollout from "
-        "its first frame, first seed; right: prediction minus truth, on a scale of its own."
+        "its first frame, first finite seed; right: prediction minus truth, on a scale of its own."
     )
     rows = {"truth": truth, **rollouts}
     limit, error = largest(truth), largest(*(field - truth for field in rollouts.values()))

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.record.saved import diverged_seeds
 from jaxrl_rollouts.reports.pictures import PALETTE, figure, legend, save_png
 
 from .ensemble import THRESHOLD, Forecast, Member, Trust, calibrate, forecast, promised_time
@@ -78,19 +79,21 @@ def group_of(
     seed: int = 0,
     key: jax.Array | int = 0,
 ) -> tuple[list[Member], tuple[int, ...]]:
-    """Members and their strides: the training seeds, `seed` first, at every step size trained on.
+    """Members and their strides: the training seeds that did not diverge, `seed` first, at every
+    step size trained on.
 
     Raises:
         ConfigError: one seed and one step size, which agree with nothing.
     """
     seeds = jax.tree.leaves(own.params)[0].shape[0]
+    lost = diverged_seeds(own.params)
     trained = [int(s) for s in own.facts.get("strides") or (1,)]
     # Frames of a history lie a step apart: other step sizes would begin at other times.
     steps = trained if own.history == 1 else trained[:1]
-    if seeds * len(steps) < 2:
+    if (seeds - len(lost)) * len(steps) < 2:
         hint = "train with --seeds 2 or --strides 1 2"
         raise ConfigError("members", "one training seed", "at least 2 members", hint)
-    order = [seed, *(other for other in range(seeds) if other != seed)]
+    order = [seed, *(other for other in range(seeds) if other not in (seed, *lost))]
     members, strides = [], []
     for step in steps:
         given = dict(conditions)

@@ -39,12 +39,15 @@ def make_report(
     clock = "time" if own.dt else "frames"
     rows, held = [], []
     for name, arm in arms.items():
-        curve, each = high_correlation_times(arm.correlation, dt)
+        # A seed that diverged has no time, rather than one of zero.
+        none = np.where(np.isnan(arm.one_step[:, -1]), np.nan, 0.0)
+        curve, each = (none + time for time in high_correlation_times(arm.correlation, dt))
+        higher = none + high_correlation_times(arm.correlation, dt, 0.9)[0]
         row = {
             "one-step MSE": arm.one_step[:, -1],
             f"T(0.8), mean curve, {clock}": curve,
             f"T(0.8), per trajectory, {clock}": each,
-            f"T(0.9), mean curve, {clock}": high_correlation_times(arm.correlation, dt, 0.9)[0],
+            f"T(0.9), mean curve, {clock}": higher,
             "NRMSE halfway": arm.nrmse[:, data.steps // 2].mean(-1),
             "NRMSE at the end": arm.nrmse[:, -1].mean(-1),
         }
@@ -57,16 +60,31 @@ def make_report(
     name, arm = next(iter(arms.items()))
     report.table("by wavenumber", _spectra_rows(name, arm, late))
     draw_rollouts(report, data, {name: arm.rollout}, clock=clock)
-    _draw_correlation(report, data, arms, clock)
+    drawn = {name: _finite(arm) for name, arm in arms.items()}
+    _draw_correlation(report, data, drawn, clock)
     _draw_validation(report, fitted, name)
-    spectra = {name: (arm.first_error[:, -1], arm.late) for name, arm in arms.items()}
+    spectra = {name: (arm.first_error[:, -1], arm.late) for name, arm in drawn.items()}
     draw_spectra(report, spectra, late, colours=COLOURS)
     _note(report, own, train, data)
+    for seed, iteration in sorted(fitted.trained.diverged.items()):
+        steps = iteration * fitted.training.per_iteration
+        report.note(
+            f"Seed {seed} of {name} diverged by gradient step {steps:,}: its numbers and "
+            "parameters are NaN."
+        )
     if held:
         report.note(
             f"The test ends at {end:g} in {clock}: T(0.8) of {', '.join(held)} is at least that, "
             "and how much more is unknown. Longer trajectories, or --test with such, would show it."
         )
+
+
+def _finite(arm: Evaluation) -> Evaluation:
+    """What is drawn: the seeds whose steps are finite, where there are some."""
+    good = np.isfinite(arm.one_step[:, -1])
+    rows = good if good.any() else ~good
+    names = ("correlation", "nrmse", "first_error", "late")
+    return arm._replace(**{name: getattr(arm, name)[rows] for name in names})
 
 
 def _note(report: Report, own: TrainedEmulator, train: FieldSet, data: Holdout) -> None:
@@ -115,7 +133,8 @@ def _others(name: str, arm: Evaluation, dt: float) -> dict[str, Any]:
             row[f"VRMSE, steps {first} to {last}"] = arm.vrmse[:, first:last].mean((1, 2))
     if arm.energy.size:
         row |= {
-            "T(0.8) on vorticity": high_correlation_times(arm.vorticity, dt)[0],
+            "T(0.8) on vorticity": high_correlation_times(arm.vorticity, dt)[0]
+            + np.where(np.isnan(arm.one_step[:, -1]), np.nan, 0.0),
             "kinetic energy at the end, % off": 100 * np.abs(arm.energy[:, -1]).mean(-1),
             "structure function, % off": 100 * np.median(arm.structure, -1),
         }
@@ -148,6 +167,7 @@ def _draw_validation(report: Report, fitted: Fitted, name: str) -> None:
     if not any("validation_error" in record.metrics for record in fitted.history.records):
         return
     at, errors = fitted.history.curve("validation_error")
+    errors = np.delete(errors, list(fitted.trained.diverged), 1)
     made, (ax,) = figure(1, 1, titles=("Validation",))
     steps = at * fitted.training.per_iteration
     curve_with_band(ax, steps, errors.T, name, colours=COLOURS)

@@ -15,6 +15,7 @@ import numpy as np
 from jaxrl_rollouts.configs import chosen, number, positive, step_size
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.feeds import Stream
+from jaxrl_rollouts.finite import OnDivergence
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
@@ -66,6 +67,8 @@ class TrainConfig:
             that differ between trajectories.
         stream: leave the fields on the disk and read windows while training: auto, where they do
             not fit into memory; always; never.
+        on_divergence: of a seed whose loss becomes non-finite: drop it and go on with the others,
+            or raise.
         horizon: steps of the test rollouts; left out, as long as the test trajectories are.
         baselines: beside persistence: linear, the best linear map per wavenumber; low_pass, a
             one-step emulator cut off where its error in training exceeds the field (with a
@@ -98,6 +101,7 @@ class TrainConfig:
     strides: tuple[int, ...] = positive(())
     conditions: tuple[str, ...] | None = None
     stream: Stream = "auto"
+    on_divergence: OnDivergence = "drop"
     horizon: int | None = positive(None)
     baselines: tuple[Baseline, ...] = ("linear", "low_pass", "solver")
     equation: str = ""
@@ -149,7 +153,8 @@ def run(config: TrainConfig, context: RunContext) -> Report:
             found[name] = arms.measure(name, one_step.emulator, one_step.params)
         if arms.periodic:
             found[f"{name}, low-pass"], cuts = low_pass(arms, name, one_step)
-            notes.append(cut_note(name, cuts, found[name].late.shape[-1]))
+            kept = cuts[np.isfinite(found[name].one_step[:, -1])]
+            notes.append(cut_note(name, kept, found[name].late.shape[-1]))
     if "linear" in config.baselines and arms.periodic:
         found["linear"] = linear(arms, config.stream)
     if {"linear", "low_pass"} & {*config.baselines} and not arms.periodic:
@@ -190,6 +195,7 @@ def fitted_to(
         stage=OBJECTIVES.name_of(objective),
         context=context,
         stream=config.stream,
+        on_divergence=config.on_divergence,
     )
 
 

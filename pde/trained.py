@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from jaxrl_rollouts.brief import brief
 from jaxrl_rollouts.config_json import to_json
+from jaxrl_rollouts.draws import as_key
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.foreign import check_room
 from jaxrl_rollouts.networks import Network
@@ -233,7 +234,7 @@ class TrainedEmulator:
             given = Conditioning(given, jnp.asarray(seen))
         moving = fields[:, :, list(self.changing)] if self.constant else fields
         start = moving.reshape(len(fields), -1, *self.grid)
-        key = jax.random.key(key) if isinstance(key, int) else key
+        key = as_key(key)
         units, axes = self.units or (Scaling(),) * self.channels, len(self.grid)
         start = jnp.asarray(to_units(units * self.history, start, axes))
         rolled = np.asarray(_roll(self.emulator)(params, start, given, key, steps))

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from ..configs import check, renamed
 from ..devices import check_devices
+from ..draws import as_key
 from ..errors import ConfigError, DataError
 from ..loop import Trained
 from ..networks import Network
@@ -120,7 +121,7 @@ class Fitted(NamedTuple):
         rows = draw_samples(
             self.model,
             self.params,
-            jax.random.key(key) if isinstance(key, int) else key,
+            as_key(key),
             (count, *self.shape),
             config=config or self.sampling,
             guidance=guidance,
@@ -169,7 +170,7 @@ class Fitted(NamedTuple):
         lesson = DistillationBatch(
             self.units.normalise(data), jax.tree.map(lambda x: x[None], self.params)
         )
-        first = jax.random.key(key) if isinstance(key, int) else key
+        first = as_key(key)
         run = {"stage": stage, "context": context}
         trained = distil(flow, config.training, lesson, first[None], **run)
         params = jax.tree.map(lambda leaf: leaf[0], trained.state.average)
@@ -230,7 +231,7 @@ def fit(
         raise ConfigError("network", type(network).__name__, expected)
     denoiser = make_denoiser(_network(network, data.shape[1:]), edm)
     units = fit_units(data)
-    first = jax.random.key(key) if isinstance(key, int) else key
+    first = as_key(key)
     trained = train_denoiser(
         denoiser,
         training or small_training(steps, batch),

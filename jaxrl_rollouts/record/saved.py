@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..errors import CheckpointError, StorageError, one_line
 from ..foreign import check_room
@@ -131,9 +132,24 @@ def load_params(
     return found
 
 
+def diverged_seeds(params: PyTree) -> list[int]:
+    """Seeds of `[seeds, ...]` that are not finite: a training left them behind."""
+    leaves = [x for x in jax.tree.leaves(params) if jnp.issubdtype(x.dtype, jnp.floating)]
+    good = [np.isfinite(np.asarray(x)).reshape(len(x), -1).all(1) for x in leaves]
+    return np.flatnonzero(~np.all(good, axis=0)).tolist() if good else []
+
+
 def one_seed(params: PyTree, seed: int) -> PyTree:
-    """Parameters of one training seed."""
+    """Parameters of one training seed.
+
+    Raises:
+        CheckpointError: there is no such seed, or it diverged.
+    """
     seeds = jax.tree.leaves(params)[0].shape[0]
     if not 0 <= seed < seeds:
         raise CheckpointError(f"training seed: found {seed}, expected 0 to {seeds - 1}")
-    return jax.tree.map(lambda leaf: leaf[seed], params)
+    row = jax.tree.map(lambda leaf: leaf[seed], params)
+    if diverged_seeds(jax.tree.map(lambda leaf: np.asarray(leaf)[None], row)):
+        hint = "its training diverged; take another seed"
+        raise CheckpointError(f"training seed {seed}: its parameters are not finite; {hint}")
+    return row

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-import jax
-
+from jaxrl_rollouts.draws import as_key
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.record import fetched
 
@@ -67,7 +66,7 @@ def load(name: Any, seed: int = 0, **options: Any) -> Dataset:
         return load_tape(name)
     assert isinstance(name, str)
     environment, make_rows = MADE[name]
-    rows = make_rows(jax.random.key(seed))
+    rows = make_rows(as_key(seed, "seed"))
     return Dataset(name, rows, environment, Path("(made on the spot)"), "")
 
 

@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from jaxrl_rollouts.configs import check, positive, unknown
+from jaxrl_rollouts.draws import as_key
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.record.context import RunContext
 
@@ -130,7 +131,7 @@ def choose(
     gamma = _discount(entries, discount)
     rng = np.random.default_rng(seed)
     log = estimates.cut(data, gamma, config.episodes, config.draws, rng)
-    clone_key = jax.random.fold_in(jax.random.key(seed), 2**31)
+    clone_key = jax.random.fold_in(as_key(seed, "seed"), 2**31)
     part = np.repeat(log.part, estimates.episodes(data.transitions).lengths)
     made: dict[str, Any] = {"steps": config.clone_steps, "context": context}
     made["stage"] = f"{slug(data.name)}-choose-clones"

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from jaxrl_rollouts.draws import as_key
 from jaxrl_rollouts.errors import DataError, DivergenceError
 from jaxrl_rollouts.record.context import RunContext
 
@@ -138,7 +139,7 @@ def settled(values: np.ndarray, bounds: tuple[float, float]) -> np.ndarray:
 
 def by_models(log: Log, models: Models, clones: Entry, entries: list[Entry], seed: int) -> Estimate:
     """Played in world models; see `models`."""
-    rng, key = np.random.default_rng(seed), jax.random.key(seed)
+    rng, key = np.random.default_rng(seed), as_key(seed, "seed")
     clone_key, key = jax.random.split(key)
     bounds = possible(log, steps_of(log.discount, models.horizon))
     inside = [log.of_part(number) for number in range(len(clones.names))]

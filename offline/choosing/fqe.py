@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.configs import check
+from jaxrl_rollouts.draws import as_key
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.finite import OnDivergence
 from jaxrl_rollouts.loop import train_loop
@@ -144,7 +145,7 @@ def evaluated(
     if config.steps < least:
         raise ConfigError("steps", config.steps, f"at least {least:,}: three time constants")
     policies = len(jax.tree.leaves(actors)[0])
-    key, boot_key, act_key = jax.random.split(jax.random.key(seed), 3)
+    key, boot_key, act_key = jax.random.split(as_key(seed, "seed"), 3)
     data, unit = fqe_data(dataset, actors, discount, config.members, boot_key)
     sizes = tuple(int(x.shape[1]) for x in (data.rows.observations, data.rows.actions))
     functions = make_fqe(config, agent, sizes, discount)

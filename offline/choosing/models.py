@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from jaxrl_rollouts.draws import as_key
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.record.context import RunContext
 
@@ -19,7 +20,7 @@ from ..data import Dataset, Transitions, episodes, take_rows, to_device
 from ..environments import Environment
 from ..task import slug, termination_of
 from ..worlds.dynamics import Dynamics, WorldModelParams, learned_dynamics, uncertainties
-from ..worlds.endings import TerminationConfig, fit_endings
+from ..worlds.endings import TerminationConfig, with_endings
 from ..worlds.fit import WorldModelConfig, fit_world_models
 from ..worlds.open_loop import open_loop, unchanged, windows
 from ..worlds.saved import load_worlds
@@ -108,7 +109,7 @@ def fit_models(
             raise ConfigError("models", str(folder), expected, "name another folder")
         fitter, worlds = saved.model.fitter, saved.worlds
     else:
-        key, end_key = jax.random.split(jax.random.key(seed))
+        key, end_key = jax.random.split(as_key(seed, "seed"))
         name = slug(dataset.name)
         more: dict[str, Any] = {"seeds": 1, "context": context}
         stage = f"{name}-choose-models"
@@ -118,7 +119,7 @@ def fit_models(
         fitter, worlds = fitted.model.fitter, fitted.worlds
         if ending is not None:
             more["stage"] = f"{name}-choose-endings"
-            worlds = worlds._replace(ending=fit_endings(ending, rows, end_key, **more)[0])
+            worlds = with_endings(worlds, ending, rows, end_key, **more)
         if folder is not None:
             save_worlds(folder, worlds, dataset, config.ensemble, config.targets, ending=ending)
     count = config.members

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.draws import as_key
 from jaxrl_rollouts.errors import ConfigError
 
 from ..data import Dataset
@@ -54,7 +55,7 @@ def true_values(
         count, memory = len(entry.names), entry.agent.memory(episodes)
         begun = jax.tree.map(lambda x, n=count: jnp.broadcast_to(x, (n, *x.shape)), memory)
         shown = remembering(env) if entry.remembers else env
-        given = shown, entry.agent.policy, entry.actors, jax.random.key(seed), episodes
+        given = shown, entry.agent.policy, entry.actors, as_key(seed, "seed"), episodes
         played = evaluate_seeds(*given, memory=begun, discount=discount)
         found.append(np.asarray(played.discounted, np.float64).mean(1))
     return np.concatenate(found)

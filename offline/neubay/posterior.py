@@ -24,7 +24,7 @@ from ..method import Job
 from ..recurrent.histories import log_histories
 from ..task import Task, slug, termination_of
 from ..worlds.dynamics import Dynamics, WorldModelParams, learned_dynamics
-from ..worlds.endings import TerminationConfig, fit_endings
+from ..worlds.endings import TerminationConfig, with_endings
 from ..worlds.fit import WorldEnsemble, WorldModel, fit_world_models
 from ..worlds.saved import load_worlds
 from ..worlds.thresholds import LEVELS, UncertaintyStats, threshold_at, uncertainty_stats_of_seeds
@@ -91,8 +91,7 @@ class PosteriorConfig(WorldEnsemble):
         if ending is not None:
             key, count = jax.random.fold_in(jax.random.key(job.seed), 3), stats.mean.shape[0]
             run = {"stage": f"{stage}-termination", "context": context}
-            endings, _ = fit_endings(ending, known, key, seeds=count, **run)
-            worlds = worlds._replace(ending=endings)
+            worlds = with_endings(worlds, ending, known, key, seeds=count, **run)
         posterior = Posterior(
             dataset, task.env, model, worlds, stats, trained, ensemble, rule, ending
         )

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 
 from jaxrl_rollouts.configs import check
+from jaxrl_rollouts.draws import as_key
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.record.context import RunContext
@@ -245,7 +246,7 @@ def _train(
     check_count("steps", steps)
     iterations = online.iterations(steps)
     learner = make_online(env, settings, online, iterations, reward)
-    train_key, play_key = jax.random.split(jax.random.key(seed))
+    train_key, play_key = jax.random.split(as_key(seed, "seed"))
     play = evaluator(
         learner, env, play_key, online.episodes, discount=settings.discount, reward=reward
     )

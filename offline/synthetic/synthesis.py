@@ -23,6 +23,7 @@ from jaxrl_rollouts.diffusion import (
     train_denoiser,
 )
 from jaxrl_rollouts.diffusion.guide import GuideParams
+from jaxrl_rollouts.draws import as_key
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.record.arrays import remember
 from jaxrl_rollouts.record.context import RunContext
@@ -118,13 +119,13 @@ def synthesise(
     if isinstance(dataset, str):
         dataset = load(dataset, seed)
     config, stage = _relabelling(chosen.relabel, relabel), str(stage or chosen.name)
-    count, sample = _sampler(dataset, chosen, rows, jax.random.key(seed), policy)
+    count, sample = _sampler(dataset, chosen, rows, as_key(seed, "seed"), policy)
 
     def measure() -> dict[str, np.ndarray]:
         paths, valid = sample(stage, context)
         if config is None:
             return take_rows(_flat(paths), np.flatnonzero(valid)[:count])._asdict()
-        fit_key, key = jax.random.split(jax.random.fold_in(jax.random.key(seed), 1))
+        fit_key, key = jax.random.split(jax.random.fold_in(as_key(seed, "seed"), 1))
         run = {"stage": f"{stage}-relabel", "context": context, "termination": termination}
         relabeller = fit_relabeller(dataset.with_successors, config, fit_key, **run)
         found = relabelled(relabeller, paths, valid, key)

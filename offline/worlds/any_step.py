@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.configs import number, positive, step_size
+from jaxrl_rollouts.draws import as_key
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fit_data import FitData, part_rows
@@ -31,7 +32,7 @@ from ..data import Transitions, episodes
 from ..data.transitions import RAW, RewardScale
 from ..task import Task, slug, termination_of
 from .dynamics import Dynamics, EliteSamples, Termination, WorldModelParams
-from .endings import TerminationConfig, ended, fit_endings
+from .endings import TerminationConfig, ended, with_endings
 from .fit import ENDING, WorldModel, fit_model
 
 
@@ -102,15 +103,16 @@ class AnyStepConfig:
         """
         dataset, name = task.dataset, slug(task.dataset.name)
         rule = termination_of(dataset, task.env, self)
-        key, rows = jax.random.split(jax.random.key(seed))[0], reward.of(dataset.with_successors)
+        key, rows = jax.random.split(as_key(seed, "seed"))[0], reward.of(dataset.with_successors)
         model = make_any_step(self, rows)
         run: dict[str, Any] = {"seeds": 1 if self.shared else seeds, "context": context}
         own: Any = self  # which a resumed fit is compared with
         stage = f"{name}-world"
-        worlds = fit_model(model, own, key, stage=stage, on_divergence="drop", **run).worlds
+        run["on_divergence"] = "drop"
+        worlds = fit_model(model, own, key, stage=stage, **run).worlds
         if isinstance(rule, TerminationConfig):
             stage, end_key = f"{name}-termination", jax.random.fold_in(key, ENDING)
-            worlds = worlds._replace(ending=fit_endings(rule, rows, end_key, stage=stage, **run)[0])
+            worlds = with_endings(worlds, rule, rows, end_key, stage=stage, **run)
         if self.shared:
             worlds = jax.tree.map(lambda x: x[0], worlds)
         return any_step_dynamics(model.fitter, self.backtrack, rule), worlds

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ import optax
 
 from jaxrl_rollouts.configs import check, positive, step_size
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.finite import OnDivergence, marked_rows
 from jaxrl_rollouts.loop import Trained, train_loop
 from jaxrl_rollouts.networks import MLP, from_linen
 from jaxrl_rollouts.record.context import RunContext
@@ -25,6 +26,8 @@ from jaxrl_rollouts.scaler import Scaler, fit_scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions
+
+Worlds = TypeVar("Worlds", bound=Any)  # a NamedTuple with a field `ending`
 
 
 @dataclass(frozen=True)
@@ -157,8 +160,12 @@ def fit_endings(
     seeds: int = 1,
     stage: str = "termination",
     context: RunContext | None = None,
+    on_divergence: OnDivergence = "raise",
 ) -> tuple[Ending, Trained | None]:
     """Fit `seeds` classifiers to one dataset, side by side.
+
+    Args:
+        stage, context, on_divergence: as for `train_loop`.
 
     Returns:
         An `Ending` with a leading seed axis, and the training (None for a dataset without any
@@ -183,6 +190,7 @@ def fit_endings(
             stage=stage,
             context=context,
             about=config,
+            on_divergence=on_divergence,
         )
         params = trained.state.params
     else:
@@ -196,6 +204,19 @@ def fit_endings(
         return jnp.broadcast_to(leaf, (seeds, *leaf.shape))
 
     return Ending(params, jax.tree.map(repeat, scaler), repeat(shift)), trained
+
+
+def with_endings(worlds: Worlds, *fit: Any, **run: Any) -> Worlds:
+    """World models `[seeds, ...]` with their classifiers; further arguments as for `fit_endings`.
+
+    A world whose classifier diverged is NaN as a whole: odds of NaN would end no episode.
+    """
+    endings, trained = fit_endings(*fit, **run)
+    worlds = worlds._replace(ending=endings)
+    if trained is None or not trained.diverged:
+        return worlds
+    seeds = len(endings.shift)
+    return marked_rows(worlds, np.isin(np.arange(seeds), list(trained.diverged)))
 
 
 def _rows(*columns: jax.Array) -> jax.Array:

@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxrl_rollouts.brief import brief
 from jaxrl_rollouts.devices import MEMBER
+from jaxrl_rollouts.draws import as_key
 from jaxrl_rollouts.ensemble import take_members
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.finite import OnDivergence
@@ -30,7 +31,7 @@ from ..data.transitions import RAW, RewardScale
 from ..environments.base import Environment
 from ..task import Task, slug, termination_of
 from .dynamics import Disagreement, Dynamics, WorldModelParams, learned_dynamics
-from .endings import TerminationConfig, fit_endings
+from .endings import TerminationConfig, with_endings
 from .fields import FieldEnsemble, Forcing, Mlp, on_fields
 from .written import save_worlds
 
@@ -91,18 +92,19 @@ class WorldModelConfig(WorldEnsemble):
         """
         dataset, name = task.dataset, slug(task.dataset.name)
         rule = termination_of(dataset, task.env, self)
-        fit_key = jax.random.split(jax.random.key(seed))[0]
+        fit_key = jax.random.split(as_key(seed, "seed"))[0]
         count, rows = 1 if self.shared else seeds, reward.of(dataset.with_successors)
         run: dict[str, Any] = {"seeds": count, "context": context}
-        more: dict[str, Any] = {"targets": self.targets, "stage": f"{name}-world", **run}
         # The policy of a world that diverged does so at its first step, and costs no other seed.
-        more |= {"forcing": task.env.forcing, "on_divergence": "drop"}
+        run["on_divergence"] = "drop"
+        more: dict[str, Any] = {"targets": self.targets, "stage": f"{name}-world", **run}
+        more["forcing"] = task.env.forcing
         fitted = fit_world_models(self.ensemble, rows, fit_key, **more)
         ending = rule if isinstance(rule, TerminationConfig) else None
         if ending is not None:
             end_key, stage = jax.random.fold_in(fit_key, ENDING), f"{name}-termination"
-            endings, _ = fit_endings(ending, rows, end_key, stage=stage, **run)
-            fitted = fitted._replace(worlds=fitted.worlds._replace(ending=endings))
+            worlds = with_endings(fitted.worlds, ending, rows, end_key, stage=stage, **run)
+            fitted = fitted._replace(worlds=worlds)
         found = FittedDataset(dataset, task.env, fitted, self, seed, ending, reward)
         if context:
             found.save_worlds(context.folder.stage(f"{name}-world") / "worlds")
@@ -301,7 +303,7 @@ def fit_world_models(
         ConfigError: too few rows, or groups that fit neither rows nor members.
     """
     transitions = data.with_successors if isinstance(data, Dataset) else data
-    key = jax.random.key(key) if isinstance(key, int) else key
+    key = as_key(key)
     units: Any = {"targets": targets, "groups": groups}
     model = make_world_model(config, transitions, forcing=forcing, **units)
     more: dict[str, Any] = {"stage": stage, "context": context, "on_divergence": on_divergence}

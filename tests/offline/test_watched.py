@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,9 +98,19 @@ def test_a_seed_that_diverges_costs_itself_alone() -> None:
         train(dataset(), method, **given, world_models=np.full(2, np.nan, np.float32))
 
 
+@pytest.mark.parametrize("part", ["fit", "endings"])
 @pytest.mark.filterwarnings("ignore:stage pendulum")
-def test_a_world_that_diverges_costs_its_own_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    method = recipe("mopo", "smoke", dataset(), steps=40)
+def test_a_world_that_diverges_costs_its_own_seed_alone(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or its learned termination."""
+    data, more = dataset(), {}
+    if part == "endings":
+        rows = data.transitions
+        ending = rows._replace(terminations=np.arange(600) % 200 == 199)
+        data = replace(data, transitions=ending)
+        more = {"world": {"termination": "learned", "ending": {"steps": 4, "per_iteration": 2}}}
+    method = recipe("mopo", "smoke", data, steps=40, **more)
 
     def begun_at(value: float) -> Any:
         """The loop, with all parameters of the second world at this value."""
@@ -118,8 +129,8 @@ def test_a_world_that_diverges_costs_its_own_seed_alone(monkeypatch: pytest.Monk
 
     results = []
     for value in (0.01, float("nan")):  # of one program but for this constant
-        monkeypatch.setattr("jaxrl_rollouts.offline.worlds.fit.train_loop", begun_at(value))
-        results.append(train(dataset(), method, **LOOKS))
+        monkeypatch.setattr(f"jaxrl_rollouts.offline.worlds.{part}.train_loop", begun_at(value))
+        results.append(train(data, method, **LOOKS))
     whole, result = results
     assert not whole.trained.diverged and list(result.trained.diverged) == [1]
     assert result.returns[0] == whole.returns[0] and np.isnan(result.returns[1])
