@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .errors import DataError, UserError, one_line, printable
+from .errors import ConfigError, DataError, UserError, one_line, printable
 
 # The name of code to import, `package.module:factory` or `FILE.py:Class`, with its options.
 # The last part is a name in that module, or a Gymnasium id that it registers, `Tank-v0`.
@@ -65,6 +65,18 @@ def check_room(path: str | Path, key: str, size: int) -> None:
     if size > free:
         expected = f"at most the {_gigabytes(free)} of memory that are free"
         raise DataError(path, key, _gigabytes(size), expected)
+
+
+def check_unicode(setting: str, path: Path) -> None:
+    """`ConfigError` for a place whose name is no UTF-8, in which no checkpoint can be written."""
+    if any("\ud800" <= letter <= "\udfff" for letter in str(path.absolute())):
+        raise not_unicode(setting, str(path))
+
+
+def not_unicode(setting: str, name: str) -> ConfigError:
+    """The error of a name that is no UTF-8, or that the locale cannot encode."""
+    hint = "where the locale is C, set PYTHONUTF8=1"
+    return ConfigError(setting, name, "a name in UTF-8", hint)
 
 
 def clean(data: Any) -> Any:

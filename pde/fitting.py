@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jaxrl_rollouts.brief import brief
+from jaxrl_rollouts.configs import Range as Bounds
 from jaxrl_rollouts.configs import renamed
 from jaxrl_rollouts.descent import AveragedState
 from jaxrl_rollouts.devices import BATCH, check_devices
@@ -280,8 +281,7 @@ def _ends(values: np.ndarray) -> Range:
 
 def _check_counts(**counts: int) -> None:
     for name, count in counts.items():
-        if count < 1:
-            raise ConfigError(name, count, "at least 1")
+        Bounds(least=1).check(name, count)
 
 
 def _check_strides(strides: Sequence[int], stride: int) -> None:

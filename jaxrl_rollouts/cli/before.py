@@ -15,6 +15,7 @@ from typing import Any
 
 from ..configs import settings
 from ..errors import ConfigError
+from ..foreign import check_unicode
 from ..plugins import Experiment
 from ..record.provenance import cpu_model
 from .shown import names_of_choices, option
@@ -31,9 +32,7 @@ def check_places(out: Path, publish: Path | None) -> None:
             continue
         if "\0" in str(folder):
             raise ConfigError(name, str(folder), "a name without a zero byte")
-        if any("\ud800" <= letter <= "\udfff" for letter in str(folder.absolute())):
-            hint = "where the locale is C, set PYTHONUTF8=1"
-            raise ConfigError(name, str(folder), "a name in UTF-8", hint)
+        check_unicode(name, folder)
         there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
         if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
             found = f"{folder} ({there} is {'read-only' if there.is_dir() else 'a file'})"

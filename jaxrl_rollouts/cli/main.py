@@ -18,6 +18,7 @@ import tyro
 from .. import plugins as plugins
 from ..configs import unknown
 from ..errors import Interrupted, StorageError, UserError, printable
+from ..foreign import not_unicode
 from ..record.interrupts import interrupt_again, is_interrupt
 from ..record.provenance import current_versions
 from . import before, parsing, runs, together
@@ -64,6 +65,8 @@ def main(arguments: Sequence[str] | None = None, *, typed: bool = True) -> None:
     except BrokenPipeError:  # `| head` has seen enough
         sys.stderr.close()
         sys.exit(0)
+    except UnicodeEncodeError as error:  # a working folder, or a name in a file of settings
+        _end(not_unicode("name", str(error.object)))
     except OSError as error:
         _end(StorageError(error.filename or PROG, error))
 

@@ -24,6 +24,7 @@ from orbax.checkpoint import v1 as _ocp
 
 from .. import devices, processes
 from ..errors import CheckpointError, DamagedError, StorageError, one_line
+from ..foreign import check_unicode
 from ..trees import PyTree
 from .files import file_digests, file_sha256, read_json, sync, write_json_atomically
 
@@ -63,7 +64,7 @@ def save(
         keep: how many, this one included.
         texts: what else belongs to it, by file name; see `text`.
     """
-    own, folder = folder, processes.shared(folder).absolute()
+    own, folder = folder, _place(folder)
     work, path = folder / WRITING, folder / str(step)
     part = work / str(step)
     first = processes.first()
@@ -97,6 +98,13 @@ def save(
     return path
 
 
+def _place(path: Path) -> Path:
+    """Where all processes find it; orbax takes names in UTF-8 only."""
+    path = processes.shared(path).absolute()
+    check_unicode("folder", path)
+    return path
+
+
 def _refused(error: BaseException | None) -> OSError | None:
     """The message of the operating system, if that is why a checkpoint was not written or read."""
     while error is not None:
@@ -120,7 +128,7 @@ def load(path: Path, like: PyTree, *, part: bool = False) -> PyTree:
         CheckpointError: nothing complete at `path`, or it holds another structure or shapes.
         StorageError: too many files are open, say.
     """
-    path, like = processes.shared(path).absolute(), devices.common(like)
+    path, like = _place(path), devices.common(like)
     if not (path.is_dir() and _complete(path)):
         raise CheckpointError(f"{path}: found no complete checkpoint, expected one")
     _check_digests(path)

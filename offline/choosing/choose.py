@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 import jax
 import numpy as np
 
-from jaxrl_rollouts.configs import check, positive, unknown
+from jaxrl_rollouts.configs import SEED, check, positive, unknown
 from jaxrl_rollouts.draws import as_key
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.record.context import RunContext
@@ -121,6 +121,7 @@ def choose(
             raise unknown("config", config, PRESETS)
         config = PRESETS[config]
     check(config)
+    SEED.check("seed", seed)
     _check_estimators(estimators, level, discount)
     check_rewards(data, "choose")
     if data.rows_file is not None:

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from jaxrl_rollouts.configs import SEED
 from jaxrl_rollouts.errors import ConfigError
 
 
@@ -121,6 +122,7 @@ def bandit_curve(
         raise ValueError(f"returns: found shape {table.shape}, expected finite [P, R]")
     if at.min() < 1:
         raise ConfigError("pulls", at.tolist(), "numbers of at least 1")
+    SEED.check("seed", seed)
     rng, count, unit = np.random.default_rng(seed), min(policies, len(table)), 1.0
     if scale == "range":
         unit = float(np.ptp(table)) or 1.0

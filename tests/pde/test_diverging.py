@@ -71,6 +71,8 @@ def test_it_raises_where_none_is_left_or_where_asked() -> None:
     found = trained((1,), seeds=2, on_divergence="drop")
     with pytest.raises(ConfigError, match="at least 2 members"):
         group_of(found.emulator, {})
+    with pytest.raises(ConfigError, match=r"key: found .* expected a whole number from -2\*\*63"):
+        found.roll(U[:2, 0], 2, 10**40)
 
 
 def spoiling(*seeds: int) -> Any:
