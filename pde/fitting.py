@@ -209,8 +209,7 @@ def fit(
     often = evaluations if validation is not None else 1
     training = training_of(training, steps, stride, data_set, often)
     functions, data = make_training(own.emulator, training), _data(data_set, u, own, training)
-    key = as_key(key)
-    begin, keys = _beginning(functions.init, jax.random.split(key, seeds), start)
+    begin, keys = _beginning(functions.init, jax.random.split(as_key(key), seeds), start)
     validated = Validation.of(own, validation) if validation is not None else None
     trained = train_loop(
         functions.update,
@@ -227,10 +226,15 @@ def fit(
         about=learned_from(own, config, training),
         on_divergence=on_divergence,
     )
-    params = validated.best if validated else trained.state.average
-    if trained.diverged:  # also what a validation kept of a seed before it diverged
-        params = marked_rows(params, np.isin(np.arange(seeds), list(trained.diverged)))
-    return Fitted(replace(own, params=params), trained, training)
+    return Fitted(replace(own, params=_kept(validated, trained)), trained, training)
+
+
+def _kept(validated: Validation | None, trained: Trained) -> PyTree:
+    """Averaged weights `[seeds, ...]`; NaN of a seed that diverged, whatever was kept before."""
+    if validated is None or not trained.diverged:
+        return validated.best if validated else trained.state.average
+    seeds = jax.tree.leaves(validated.best)[0].shape[0]
+    return marked_rows(validated.best, np.isin(np.arange(seeds), list(trained.diverged)))
 
 
 def _data(fields: FieldSet, u: np.ndarray, own: TrainedEmulator, training: Training) -> Any:
