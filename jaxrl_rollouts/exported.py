@@ -164,9 +164,12 @@ class Player:
     def _numbers(self, key: str, given: Any, offset: np.ndarray | None = None) -> np.ndarray:
         """As float32; an offset is subtracted before, in float64, as the data's was."""
         try:
-            values = np.asarray(given, np.float64)
+            imaginary = np.iscomplexobj(given)  # which numpy would drop
+            values = np.asarray(np.real(given) if imaginary else given, np.float64)
         except (TypeError, ValueError):
             raise self._wrong(key, type(given).__name__, "real numbers") from None
+        if imaginary:
+            raise self._wrong(key, "complex numbers", "real numbers")
         if offset is not None and values.shape[-1:] == offset.shape:
             values = values - offset
         with np.errstate(over="ignore"):  # an overflow is not finite, which is refused below

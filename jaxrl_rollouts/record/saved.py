@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 import jax.numpy as jnp
 import numpy as np
 
@@ -146,7 +147,8 @@ def one_seed(params: PyTree, seed: int) -> PyTree:
         CheckpointError: there is no such seed, or it diverged.
     """
     seeds = jax.tree.leaves(params)[0].shape[0]
-    if not 0 <= seed < seeds:
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if not whole or not 0 <= seed < seeds:
         raise CheckpointError(f"training seed: found {seed}, expected 0 to {seeds - 1}")
     row = jax.tree.map(lambda leaf: leaf[seed], params)
     if diverged_seeds(jax.tree.map(lambda leaf: np.asarray(leaf)[None], row)):

@@ -112,6 +112,8 @@ def test_reset_begins_an_episode_of_all_or_of_some(remembering_policy: SavedPoli
         (np.zeros((1, 1, 3)), "found shape [1, 1, 3]"),
         ([0.0, np.nan, 0.0], "found nan in entry [1], expected finite numbers"),
         ("left", "found str, expected real numbers"),
+        ([[0.0, 1.0, 2.0], [0.0]], "found list, expected real numbers"),
+        (np.zeros(3, complex), "found complex numbers, expected real numbers"),
     ],
 )
 def test_what_is_no_observation(saved: SavedPolicy, observation: Any, words: str) -> None:
@@ -132,6 +134,9 @@ def test_what_a_memory_cannot_do_without(remembering_policy: SavedPolicy) -> Non
         with pytest.raises(UserError) as error:
             policy(*arguments)
         assert words in str(error.value)
+    for seed in (2, -1, 0.5, "a", True):
+        with pytest.raises(UserError, match=f"training seed: found {seed}, expected 0 to 1"):
+            Policy(remembering_policy, seed)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="training seed: found 2, expected 0 to 1"):
         Policy(remembering_policy, 2)
 
