@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 import jax.numpy as jnp
 import numpy as np
 
