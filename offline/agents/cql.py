@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ import optax
 from jaxrl_rollouts import draws
 from jaxrl_rollouts.configs import check, layers, number, positive, step_size
 from jaxrl_rollouts.descent import gradient_step
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
@@ -31,6 +32,7 @@ from . import soft
 from .actors import ActorConfig, log_prob, sample_and_log_prob
 from .critics import bootstrapped
 from .model_free import ModelFree
+from .references import referenced_data
 from .soft import SoftConfig, SoftNets, temperature_step
 
 LIMIT = 0.999  # actions beyond it have no finite likelihood under the squashed policy
@@ -53,6 +55,8 @@ class CqlConfig(SoftConfig):
             None: no bound.
         bc_steps: gradient steps in which the policy imitates the data's actions first
             (40,000 in the authors' code).
+        calibrated: Cal-QL (Nakamoto et al. 2023, arXiv:2303.05479): the policy's actions are pushed
+            down to the data's return to go and no further.
     """
 
     actor_lr: float = step_size(3e-5)
@@ -65,6 +69,7 @@ class CqlConfig(SoftConfig):
     clip_diff_min: float | None = None
     backup_entropy: bool = False
     bc_steps: int = number(0, least=0)
+    calibrated: bool = False
 
     def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
         return make_cql(self, observation_size, action_size, steps if self.cosine else None)
@@ -194,7 +199,17 @@ def soft_maximum(nets: SoftNets, critic: PyTree, batch: Transitions, drawn: tupl
     `candidates`."""
     actions, densities = drawn
     tried = jax.vmap(lambda a: soft.q(nets, critic, batch.observations, a))(actions)
+    if nets.config.calibrated:
+        own = len(actions) // 3  # uniform ones, which are pushed down freely
+        tried = tried.at[own:].max(_reference(batch))
     return jax.nn.logsumexp(tried - densities[:, None], axis=0)
+
+
+def _reference(batch: Any) -> jax.Array:
+    """Returns to go `[B]`, Cal-QL's lower bound."""
+    if not hasattr(batch, "returns"):
+        raise ConfigError("calibrated", True, "False for rows without returns to go")
+    return batch.returns
 
 
 def critic_loss(
@@ -291,3 +306,11 @@ class Cql(CqlConfig, ModelFree):
 
     name: ClassVar[str] = "cql"
     weight: float = number(10.0, least=0)
+
+    def rows(self, transitions: Transitions) -> Any:
+        """With returns to go, where critics are calibrated by them."""
+        return referenced_data(transitions, self.discount) if self.calibrated else transitions
+
+    def for_synthetic_rows(self) -> Self:
+        """Without calibration, which needs whole episodes."""
+        return replace(self, calibrated=False)

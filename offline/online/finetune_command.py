@@ -32,6 +32,7 @@ class Config:
         environment: to act in: as for `run offline`. Left empty: where the run was evaluated.
         dataset: whose rows are mixed into every batch. Left empty: what the run learned from.
         steps: in the simulator, of each seed.
+        calibrated: go on as Cal-QL, where the run is of CQL.
         seed: of the random numbers.
         online: how acting and learning alternate.
     """
@@ -40,6 +41,7 @@ class Config:
     environment: str = ""
     dataset: str = ""
     steps: int = positive(20_000)
+    calibrated: bool = False
     seed: int = 0
     online: OnlineConfig = field(default=FINETUNE)
 
@@ -59,6 +61,7 @@ def run(config: Config, context: RunContext) -> Report:
         config.steps,
         data=config.dataset or None,
         online=config.online,
+        calibrated=config.calibrated,
         seed=config.seed,
         context=context,
     )

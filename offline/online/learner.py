@@ -25,12 +25,11 @@ from jaxrl_rollouts.configs import check, number, positive
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import evenly
 from jaxrl_rollouts.replay import Replay
-from jaxrl_rollouts.rollouts import where_rows
 from jaxrl_rollouts.trees import PyTree
 
 from ..agents.sac import SacConfig
 from ..collect import random_policy
-from ..data import Dataset, Transitions, sample_batch, to_device
+from ..data import Transitions
 from ..data.transitions import RAW, RewardScale
 from ..environments.base import Environment, EnvironmentState, restart
 from ..environments.replayed import keeping
@@ -38,6 +37,7 @@ from ..evaluation import Policy
 from ..matching import is_simulator
 from ..method import Agent, AgentConfig, Job, Learner, Method, Prepared, learn
 from ..task import Task
+from .rows import Known, Prior, known_of, logged, mix_of, mixed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,18 +103,6 @@ class OnlineConfig(Acting):
     def iterations(self, steps: int) -> int:
         """Iterations that come nearest to `steps` in the simulator, and fit the looks."""
         return max(round((steps - self.warmup) / self.rows / self.looks), 1) * self.looks
-
-
-class Prior(NamedTuple):
-    """What an online training begins with, of one seed.
-
-    Attributes:
-        agent: state of an agent that was trained; () for fresh networks.
-        rows: `Transitions` of a dataset, rewards as they are learned from; () for none.
-    """
-
-    agent: PyTree = ()
-    rows: PyTree = ()
 
 
 class OnlineState(NamedTuple):
@@ -187,7 +175,13 @@ def rounded(action: jax.Array) -> jax.Array:
 
 
 def _begin(
-    agent: Agent, env: Environment, config: OnlineConfig, capacity: int, key: jax.Array, data: Prior
+    agent: Agent,
+    env: Environment,
+    config: OnlineConfig,
+    capacity: int,
+    known: Known,
+    key: jax.Array,
+    data: Prior,
 ) -> OnlineState:
     """Fresh networks and a buffer of random actions, or those of `data` and what they did."""
     agent_key, reset_key, act_key, key = jax.random.split(key, 4)
@@ -197,6 +191,7 @@ def _begin(
     else:
         state, policy, params = agent.init(agent_key), random_policy(env.action_size), ()
     simulators, rows = act(env, policy, params, start, act_key, config.warmup // count, config.tape)
+    rows = known(rows[0], count), rows[1]
     row = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), rows)
     kept = replay.add(replay.create(row, capacity), rows)
     looks = jax.tree.map(lambda x: jnp.zeros((config.looks, *x.shape), x.dtype), state.actor)
@@ -209,6 +204,7 @@ def _update(
     config: OnlineConfig,
     places: tuple[int, ...],
     reward: RewardScale,
+    known: Known,
     state: OnlineState,
     data: Prior,
 ) -> tuple[OnlineState, dict[str, jax.Array]]:
@@ -217,7 +213,7 @@ def _update(
     count = config.rows // config.environments
     actor, before = state.agent.actor, state.simulators
     simulators, rows = act(env, agent.policy, actor, before, act_key, count, config.tape)
-    kept = replay.add(state.replay, rows)
+    kept = replay.add(state.replay, (known(rows[0], config.environments), rows[1]))
     seen = kept._replace(rows=kept.rows[0])
 
     def draw(key: jax.Array) -> Transitions:
@@ -233,39 +229,6 @@ def _update(
     )
     metrics["reward"] = rows[0].rewards.mean()
     return OnlineState(learned, kept, simulators, looks, state.key, done), metrics
-
-
-def mixed(
-    rows: PyTree,
-    seen: Replay,
-    key: jax.Array,
-    count: int,
-    share: float | None,
-    reward: RewardScale = RAW,
-) -> Transitions:
-    """`count` rows for a gradient step, those of the dataset first; see `OnlineConfig.share`.
-
-    Args:
-        rows: of a dataset, `[N, ...]`, or ().
-        seen: replay buffer, its rewards as the simulator gave them.
-        reward: the view that those are learned in.
-    """
-
-    def lived(key: jax.Array, count: int) -> Transitions:
-        return reward.of(replay.sample(seen, key, count))
-
-    if not jax.tree.leaves(rows):
-        return lived(key, count)
-    logged_key, lived_key, coin_key = jax.random.split(key, 3)
-    if share is None:
-        size = rows.rewards.shape[0]
-        logged = jax.random.randint(coin_key, (count,), 0, size + seen.size) < size
-        pair = sample_batch(rows, logged_key, count), lived(lived_key, count)
-        return where_rows(logged, *pair)
-    first = round(share * count)
-    parts = [sample_batch(rows, logged_key, first)] if first else []
-    parts += [lived(lived_key, count - first)] if first < count else []
-    return jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
 
 
 @functools.lru_cache(maxsize=8)
@@ -284,11 +247,18 @@ def make_online(
         raise ConfigError("environment", env.name, expected, hint)
     made = agent.make(env.observation_size, env.action_size, iterations * config.per_iteration)
     capacity = config.capacity or config.steps_at(iterations)
+    known = functools.partial(known_of, agent, reward)
     return Learner(
         made,
-        functools.partial(_begin, made, env, config, capacity),
+        functools.partial(_begin, made, env, config, capacity, known),
         functools.partial(
-            _update, made, env, config, tuple(sorted(evenly(iterations, config.looks))), reward
+            _update,
+            made,
+            env,
+            config,
+            tuple(sorted(evenly(iterations, config.looks))),
+            reward,
+            known,
         ),
         config.per_iteration,
     )
@@ -321,28 +291,7 @@ class OnlineSac(Acting, Method):
         iterations = max(round(self.steps / config.per_iteration), 1)
         learner = make_online(env, self.agent, config, iterations)
         played = f"{config.steps_at(iterations):,} steps of its own in {env.name}"
-        rows = () if self.share == 0 else logged(task.dataset)
+        rows = () if self.share == 0 else logged(task.dataset, self.agent)
         mix = mix_of(self.share, task.dataset.name)
         source = task._replace(synthetic=f"Data: {mix}; {played}, for each seed.")
         return Prepared(learner, Prior(rows=rows), iterations, self.agent, env, source)
-
-
-def logged(data: Dataset, reward: RewardScale = RAW) -> Transitions:
-    """The rows of a dataset on the device, as they are learned from.
-
-    Raises:
-        ConfigError: rows that stay on the disk.
-    """
-    if data.rows_file is not None:
-        hint = "read them (stream='never'), or take none of them (share 0)"
-        raise ConfigError("data", "rows on disk", "rows in memory", hint)
-    return to_device(reward.of(data.transitions))
-
-
-def mix_of(share: float | None, data: str) -> str:
-    """How many rows of a dataset there are in a batch, in words."""
-    if share == 0 or data == "none":
-        return "no row of the dataset"
-    if share is None:
-        return f"rows of {data} as likely as those of the replay buffer"
-    return f"{100 * share:g} % of each batch from {data}"

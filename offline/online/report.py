@@ -12,7 +12,7 @@ from jaxrl_rollouts.reports.pictures import curve_with_band, figure
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.text import format_number
 
-from .learner import mix_of
+from .rows import mix_of
 from .train import Online
 
 NAMES = {"return": "return", "estimated value": "estimated_value", "earned": "discounted_return"}

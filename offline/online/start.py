@@ -122,6 +122,14 @@ def _named(environment: str) -> Environment:
     return make_named(environment)
 
 
+def as_calibrated(config: AgentConfig) -> AgentConfig:
+    """The settings of Cal-QL; `ConfigError` for an agent that is not of CQL."""
+    if not isinstance(config, CqlConfig):
+        found = f"True of an agent with {type(config).__name__}"
+        raise ConfigError("calibrated", found, "an agent of CQL")
+    return replace(config, calibrated=True)
+
+
 def _check(config: Any) -> None:
     if not isinstance(config, AGENTS):
         hint = "train one of those offline; the others have no policy that explores"

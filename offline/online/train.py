@@ -39,8 +39,9 @@ from ..policy import Policy
 from ..result import TrainResult
 from ..saved_policies import LAST, policy_of, save_policy
 from ..training import evaluator, train_learner
-from .learner import OnlineConfig, Prior, logged, make_online
-from .start import log_of, place_of, start_of
+from .learner import OnlineConfig, make_online
+from .rows import Prior, logged
+from .start import as_calibrated, log_of, place_of, start_of
 
 STAGE = "sac"
 DEFAULT = SacConfig(hidden_dims=(256, 256))
@@ -166,7 +167,7 @@ def train_online(
         log, env = matched(_opened(data), env)
     about = {"method": "online sac", "dataset": log.name if log else "none"}
     made = _Asked(keeping(env), settings, online or OnlineConfig(), steps, seed, stage, context)
-    return _train(made, Prior(rows=() if log is None else logged(log)), seeds, about)
+    return _train(made, Prior(rows=() if log is None else logged(log, settings)), seeds, about)
 
 
 def finetune(
@@ -176,6 +177,7 @@ def finetune(
     *,
     data: Dataset | str | Path | None = None,
     online: OnlineConfig | None = None,
+    calibrated: bool = False,
     seed: int = 0,
     stage: str = "finetune",
     context: RunContext | None = None,
@@ -198,6 +200,8 @@ def finetune(
         data: rows that `online.share` of every batch are of. None takes those that were learned
             from; with a share of 0 no data are read.
         online: how acting and learning alternate; None has no steps without learning first.
+        calibrated: of CQL's agents: go on as Cal-QL. Of what is lived only episodes that end inside
+            a block of `online.rows` have a return; other rows are pushed down as by CQL.
         seed, stage, context: as for `train_online`.
 
     Returns:
@@ -211,6 +215,8 @@ def finetune(
     """
     config = online or FINETUNE
     start = start_of(trained)
+    if calibrated:
+        start = start._replace(settings=as_calibrated(start.settings))
     log = None
     if config.share != 0:
         log = log_of(trained) if data is None else _opened(data)
@@ -220,7 +226,7 @@ def finetune(
     facts = start.policy.facts
     about = {"method": f"{facts.get('method')}, fine-tuned", "dataset": facts.get("dataset")}
     made = _Asked(env, start.settings, config, steps, seed, stage, context)
-    rows = () if log is None else logged(log, start.reward)
+    rows = () if log is None else logged(log, start.settings, start.reward)
     prior = Prior(start.agent, rows)
     seeds = len(jax.tree.leaves(start.agent)[0])
     return _train(made, prior, seeds, about, start.reward)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from helpers_data import normal_rows
 
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.bc import BcConfig, make_bc
-from jaxrl_rollouts.offline.agents.cql import CqlConfig, CqlState, make_cql
+from jaxrl_rollouts.offline.agents.cql import Cql, CqlConfig, CqlState, make_cql, soft_maximum
+from jaxrl_rollouts.offline.agents.references import ReferencedTransitions
+from jaxrl_rollouts.offline.agents.soft import q
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.scaler import Scaler
 
@@ -169,6 +174,39 @@ def test_the_policy_imitates_first(imitates: bool) -> None:
     assert_trees(gradient_of(after.opt_actor), jax.jit(jax.grad(loss))(before.actor.net))
     density = explicit_draw(before.actor.net, key, batch.observations)[1]
     np.testing.assert_allclose(metrics["entropy"], -density.mean(), rtol=1e-3)
+
+
+@pytest.mark.parametrize("returns", [-np.inf, 0.02, 50.0])
+def test_cal_ql_pushes_the_policys_actions_down_to_the_return_alone(returns: float) -> None:
+    """Nakamoto et al. 2023: `max(Q(s, a), V(s))` for actions of the policy, not uniform ones."""
+    agent = make_cql(replace(CONFIG, calibrated=True), S, A)
+    nets, critic = agent.nets, agent.init(KEY).critic.net
+    batch = ReferencedTransitions(*some_batch(), jnp.full(B, returns))
+    actions = jax.random.uniform(KEY, (3 * K, B, A), minval=-1.0)
+    densities = jax.random.normal(KEY, (3 * K, B))
+    values = np.stack([q(nets, critic, batch.observations, a) for a in actions])
+    values[K:] = np.maximum(values[K:], returns)
+    want = jax.scipy.special.logsumexp(values - np.asarray(densities)[:, None], axis=0)
+    found = soft_maximum(nets, critic, batch, (actions, densities))  # type: ignore[arg-type]
+    np.testing.assert_allclose(found, want, rtol=1e-5)
+    plain = soft_maximum(make_cql(CONFIG, S, A).nets, critic, some_batch(), (actions, densities))
+    assert bool((found == plain).all()) == (returns == -np.inf)
+    if returns == 50.0:  # nothing of the policy's actions is left to push
+        slope = jax.grad(lambda c: soft_maximum(nets, c, batch, (actions, densities)).sum())  # type: ignore[arg-type]
+        assert optax.tree.norm(slope(critic)) < 1e-3
+    with pytest.raises(ConfigError, match="without returns to go"):
+        soft_maximum(nets, critic, some_batch(), (actions, densities))
+
+
+def test_returns_to_go_end_with_each_episode_and_with_the_data() -> None:
+    rows = normal_rows(5, S, A, 0)._replace(
+        rewards=np.array([1.0, 2.0, 3.0, 4.0, 5.0], np.float32),
+        terminations=np.array([False, True, False, False, False]),
+        truncations=np.array([False, False, False, False, False]),
+    )
+    found = Cql(discount=0.5, calibrated=True).rows(rows)
+    np.testing.assert_allclose(found.returns, [2.0, 2.0, 3 + 0.5 * 6.5, 4 + 0.5 * 5, 5.0])
+    assert found.truncations is rows.truncations and Cql().rows(rows) is rows
 
 
 def test_behaviour_cloning_is_the_squared_error() -> None:

@@ -14,11 +14,13 @@ import pytest
 from jaxrl_rollouts import offline, replay
 from jaxrl_rollouts.cli.main import dispatch
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError, Interrupted
+from jaxrl_rollouts.offline.agents.cql import CqlConfig
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.data.transitions import RewardScale
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
-from jaxrl_rollouts.offline.online.learner import OnlineConfig, Prior, make_online, mixed
+from jaxrl_rollouts.offline.online.learner import OnlineConfig, make_online
 from jaxrl_rollouts.offline.online.report import online_report
+from jaxrl_rollouts.offline.online.rows import Prior, known_of, mixed
 from jaxrl_rollouts.offline.online.start import log_of, start_of
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
@@ -123,6 +125,35 @@ def rows(count: int, reward: float) -> Transitions:
 def lived(count: int, reward: float) -> replay.Replay:
     empty = replay.create(jax.tree.map(lambda x: x[0], rows(1, 0.0)), 20)
     return replay.add(empty, rows(count, reward))
+
+
+def test_returns_of_a_block_are_those_of_its_whole_episodes() -> None:
+    """Two copies side by side; the first one's second episode is not over."""
+    rewards = np.array([[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]], np.float32)
+    ended = np.array([[False, False], [True, False], [False, True]])
+    flat = rows(6, 0.0)._replace(rewards=jnp.asarray(rewards.ravel()))
+    flat = flat._replace(truncations=jnp.asarray(ended.ravel()))
+    config = CqlConfig(discount=0.5, calibrated=True)
+    found = np.asarray(known_of(config, RewardScale(2.0, 1.0), flat, 2).returns).reshape(3, 2)
+    seen = 2.0 * rewards + 1.0
+    np.testing.assert_allclose(found[:2, 0], [seen[0, 0] + 0.5 * seen[1, 0], seen[1, 0]])
+    later = seen[1, 1] + 0.5 * seen[2, 1]
+    np.testing.assert_allclose(found[:, 1], [seen[0, 1] + 0.5 * later, later, seen[2, 1]])
+    assert found[2, 0] == -np.inf, "nothing is known of an episode that goes on"
+    assert known_of(CqlConfig(), RewardScale(), flat, 2) is flat
+
+
+def test_cql_goes_on_as_cal_ql() -> None:
+    settings = offline.recipe("cql", "smoke", "pendulum-mixed", steps=20, hidden_dims=(8,))
+    found = offline.train("pendulum-mixed", settings, seeds=1, evaluations=1, episodes=1)
+    online = replace(TINY, looks=1, rows=400, update_ratio=0.05)  # whole episodes of both copies
+    tuned = offline.finetune(found, steps=400, online=online, calibrated=True)
+    returns = np.asarray(tuned.trained.state.replay.rows[0].returns[0])
+    rewards = np.asarray(tuned.trained.state.replay.rows[0].rewards[0]).reshape(200, 2)
+    assert np.isfinite(returns).all(), "both episodes ended with the block"
+    np.testing.assert_allclose(returns.reshape(200, 2)[-1], rewards[-1], rtol=1e-5)
+    with pytest.raises(ConfigError, match="an agent of CQL"):
+        offline.finetune(found._replace(config=offline.Iql().acts), calibrated=True)
 
 
 class Stop:

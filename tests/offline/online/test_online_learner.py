@@ -15,8 +15,9 @@ from jaxrl_rollouts import offline
 from jaxrl_rollouts.errors import ConfigError, Interrupted
 from jaxrl_rollouts.offline.collect import random_policy
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
-from jaxrl_rollouts.offline.online.learner import OnlineConfig, Prior, act, make_online
+from jaxrl_rollouts.offline.online.learner import OnlineConfig, act, make_online
 from jaxrl_rollouts.offline.online.report import online_report
+from jaxrl_rollouts.offline.online.rows import Prior
 from jaxrl_rollouts.offline.online.train import Online
 from jaxrl_rollouts.offline.task import keys_of
 from jaxrl_rollouts.offline.training import train_learner
