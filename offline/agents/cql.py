@@ -190,18 +190,30 @@ def conservative_gap(
         batch: `[B]` rows.
         values: `[N, B]` of the data's actions.
     """
-    gap, least = soft_maximum(nets, critic, batch, drawn) - values, nets.config.clip_diff_min
+    reference = _reference(batch) if nets.config.calibrated else None
+    gap = soft_maximum(nets, critic, batch, drawn, reference) - values
+    least = nets.config.clip_diff_min
     return (gap if least is None else jnp.maximum(gap, least)).mean(1)
 
 
-def soft_maximum(nets: SoftNets, critic: PyTree, batch: Transitions, drawn: tuple) -> jax.Array:
-    """`log sum_k exp(Q_i(s, a_k) - log mu(a_k))` of every critic, `[N, B]`; `drawn` of
-    `candidates`."""
+def soft_maximum(
+    nets: SoftNets,
+    critic: PyTree,
+    batch: Transitions,
+    drawn: tuple,
+    reference: jax.Array | None = None,
+) -> jax.Array:
+    """`log sum_k exp(Q_i(s, a_k) - log mu(a_k))` of every critic, `[N, B]`.
+
+    Args:
+        drawn: of `candidates`.
+        reference: `[B]`, below which Q of the policy's own actions counts as it (Cal-QL).
+    """
     actions, densities = drawn
     tried = jax.vmap(lambda a: soft.q(nets, critic, batch.observations, a))(actions)
-    if nets.config.calibrated:
+    if reference is not None:
         own = len(actions) // 3  # uniform ones, which are pushed down freely
-        tried = tried.at[own:].max(_reference(batch))
+        tried = tried.at[own:].max(reference)
     return jax.nn.logsumexp(tried - densities[:, None], axis=0)
 
 

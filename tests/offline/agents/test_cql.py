@@ -15,7 +15,14 @@ from helpers_data import normal_rows
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.bc import BcConfig, make_bc
-from jaxrl_rollouts.offline.agents.cql import Cql, CqlConfig, CqlState, make_cql, soft_maximum
+from jaxrl_rollouts.offline.agents.cql import (
+    Cql,
+    CqlConfig,
+    CqlState,
+    conservative_gap,
+    make_cql,
+    soft_maximum,
+)
 from jaxrl_rollouts.offline.agents.references import ReferencedTransitions
 from jaxrl_rollouts.offline.agents.soft import q
 from jaxrl_rollouts.offline.data import Transitions, to_device
@@ -187,15 +194,22 @@ def test_cal_ql_pushes_the_policys_actions_down_to_the_return_alone(returns: flo
     values = np.stack([q(nets, critic, batch.observations, a) for a in actions])
     values[K:] = np.maximum(values[K:], returns)
     want = jax.scipy.special.logsumexp(values - np.asarray(densities)[:, None], axis=0)
-    found = soft_maximum(nets, critic, batch, (actions, densities))  # type: ignore[arg-type]
+    found = soft_maximum(nets, critic, some_batch(), (actions, densities), batch.returns)
     np.testing.assert_allclose(found, want, rtol=1e-5)
     plain = soft_maximum(make_cql(CONFIG, S, A).nets, critic, some_batch(), (actions, densities))
     assert bool((found == plain).all()) == (returns == -np.inf)
     if returns == 50.0:  # nothing of the policy's actions is left to push
-        slope = jax.grad(lambda c: soft_maximum(nets, c, batch, (actions, densities)).sum())  # type: ignore[arg-type]
+
+        def pushed(critic: Any) -> jax.Array:
+            drawn = actions, densities
+            return soft_maximum(nets, critic, some_batch(), drawn, batch.returns).sum()
+
+        slope = jax.grad(pushed)
         assert optax.tree.norm(slope(critic)) < 1e-3
     with pytest.raises(ConfigError, match="without returns to go"):
-        soft_maximum(nets, critic, some_batch(), (actions, densities))
+        conservative_gap(nets, critic, some_batch(), values[0], (actions, densities))
+    gap = conservative_gap(nets, critic, batch, values[0], (actions, densities))  # type: ignore[arg-type]
+    np.testing.assert_allclose(gap, np.maximum(want - values[0], CLIP).mean(1), rtol=1e-5)
 
 
 def test_returns_to_go_end_with_each_episode_and_with_the_data() -> None:
