@@ -57,6 +57,7 @@ ELSEWHERE = {
     "value_lr",
     "eta",
     "min_target",
+    "target_critics",
     "target_gap",
     "bc_steps",
     "discount",

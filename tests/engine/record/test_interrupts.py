@@ -168,8 +168,10 @@ def test_an_interrupt_in_an_import_ends_in_one_line(tmp_path: Path) -> None:
         "import signal\ntry:\n    signal.raise_signal(signal.SIGINT)\n"
         "except KeyboardInterrupt:\n    raise ImportError('of a native module')\n"
     )
-    begin = "from jaxrl_rollouts.record.interrupts import end_in_imports; end_in_imports()\n"
-    known = "import signal\ntry:\n    signal.raise_signal(2)\nexcept KeyboardInterrupt:\n"
+    # Where tests run in the background, Ctrl-C is ignored from the start, and stays so.
+    begin = "import signal; signal.signal(2, signal.default_int_handler)\n"
+    begin += "from jaxrl_rollouts.record.interrupts import end_in_imports; end_in_imports()\n"
+    known = "try:\n    signal.raise_signal(2)\nexcept KeyboardInterrupt:\n"
     program = begin + known + "    print('seen', flush=True)\nimport slow"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     line = [sys.executable, "-c", program]
