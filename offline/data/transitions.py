@@ -6,6 +6,7 @@ stand together and in order, episodes follow each other.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -282,18 +283,18 @@ def reward_scale(dataset: Dataset, view: RewardView) -> RewardScale:
         return RewardScale(1.0, -1.0)
     if view == "iql":
         returns = np.asarray(episode_returns(rows))
-        spread = _spread(dataset, view, float(returns.max() - returns.min()), "returns that differ")
+        spread = float(returns.max() - returns.min())
+        if spread < LEAST:  # of one episode, too: the default of IQL must train on it
+            text = f"{dataset.name}: all returns are equal: reward='iql' leaves rewards as they are"
+            warnings.warn(text, stacklevel=2)
+            return RAW
         return RewardScale(1000.0 / spread)
     if view == "standard":
         rewards = np.asarray(rows.rewards, np.float64)
-        deviation = _spread(dataset, view, float(rewards.std()), "rewards that differ")
+        deviation = float(rewards.std())
+        if deviation < LEAST:
+            found = f"a spread of {deviation:g}, by which reward='standard' divides"
+            hint = "reward='raw' (--reward raw) leaves them"
+            raise DataError(dataset.name, "rewards", found, "rewards that differ", hint)
         return RewardScale(1.0 / deviation, -float(rewards.mean()) / deviation)
     return RewardScale()
-
-
-def _spread(dataset: Dataset, view: str, spread: float, expected: str) -> float:
-    if spread < LEAST:
-        found = f"a spread of {spread:g}, by which reward={view!r} divides"
-        hint = "reward='raw' (--reward raw) leaves them"
-        raise DataError(dataset.name, "rewards", found, expected, hint)
-    return spread
