@@ -18,6 +18,7 @@ WORDS = {
     "dataset": "dataset",
     "data": "data",
     "sha256": "sha256 of the data",
+    "data_sha256": "sha256 of the data",
     "environment": "environment",
     "rows": "rows",
     "seeds": "training seeds",

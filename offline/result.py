@@ -190,7 +190,9 @@ def finish(
     """Save the policies, where there is a run, and take the last evaluation."""
     last, played = trained.history.last, is_simulator(made.env)
     data = made.source.dataset
-    about = {"dataset": data.name, "method": method.name, "env": made.env}
+    about: dict[str, Any] = {"dataset": data.name, "method": method.name, "env": made.env}
+    if data.sha256:
+        about["data_sha256"] = data.sha256
     if is_own(data, made.env) and (references := reference_scores(data)):
         about["score"] = {"label": score_label(data), "references": list(references)}
     earned = (last("return"), last("discounted_return")) if played else (None, None)

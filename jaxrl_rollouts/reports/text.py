@@ -78,9 +78,7 @@ def print_report(report: Report, console: Console | None = None) -> None:
     from rich.markup import escape
 
     console = console or Console()
-    console.print(
-        f"[bold]{escape(report.experiment)}[/] ({escape(report.preset)})", highlight=False
-    )
+    console.print(f"[bold]{escape(report.experiment)}[/]{escape(_preset(report))}", highlight=False)
     console.print(ran(report), highlight=False, markup=False)
     for text in report.conclusion:
         console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
@@ -207,9 +205,14 @@ def write_pages(report: Report, folder: str | Path) -> None:
     write_atomically(folder / "report.html", printable(report_html(report, folder)))
 
 
+def _preset(report: Report) -> str:
+    """In brackets; nothing where a report is of no preset."""
+    return f" ({report.preset})" if report.preset else ""
+
+
 def report_markdown(report: Report) -> str:
     """The whole report as Markdown; pictures are links to the files beside it."""
-    parts = [f"# {report.experiment} ({report.preset})", ran(report)]
+    parts = [f"# {report.experiment}{_preset(report)}", ran(report)]
     parts += [f"```\n{report.command}\n```"] if report.command else []
     parts += ["## Conclusion", *report.conclusion] if report.conclusion else []
     for name, picture in report.pictures.items():

@@ -125,6 +125,7 @@ def test_the_card_of_a_run(there: Hub, tmp_path: Path, monkeypatch: pytest.Monke
     ):
         assert part in body, part
     policy = json.loads(next(run.rglob("policy/policy.json")).read_text())
+    assert policy["data_sha256"] == sha256
     assert all(f"{value:,.4g}" in body or f"{value:.1f}" in body for value in policy["returns"])
     dispatch(["evaluate", "hf://me/mine", "--episodes", "2"])
 
