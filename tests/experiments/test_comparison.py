@@ -70,7 +70,8 @@ ELSEWHERE = {
 OFF = {
     "td3_bc": {"actor_norm"},
     "iql": {"dropout_rate"},
-    "cql": {"critic_hidden_dims", "clip_diff_min", "normalize_obs", "target_critics"},
+    "cql": {"critic_hidden_dims", "clip_diff_min", "normalize_obs"}
+    | {"target_critics", "calibrated"},
     "sac": {"target_critics"},
 }
 
