@@ -77,7 +77,8 @@ class PosteriorConfig(WorldEnsemble):
         else:
             key, ensemble = jax.random.fold_in(jax.random.key(job.seed), 2), self.ensemble
             run: dict[str, Any] = {"stage": stage, "context": context, "targets": "observations"}
-            run["forcing"] = task.env.forcing
+            # The policies of a world that diverged do so at their first step; others go on.
+            run |= {"forcing": task.env.forcing, "on_divergence": "drop"}
             model, worlds, trained = fit_world_models(
                 ensemble, known, key, seeds=self.ensembles, **run
             )
@@ -90,7 +91,7 @@ class PosteriorConfig(WorldEnsemble):
         ending = rule if isinstance(rule, TerminationConfig) else None
         if ending is not None:
             key, count = jax.random.fold_in(jax.random.key(job.seed), 3), stats.mean.shape[0]
-            run = {"stage": f"{stage}-termination", "context": context}
+            run = {"stage": f"{stage}-termination", "context": context, "on_divergence": "drop"}
             worlds = with_endings(worlds, ending, known, key, seeds=count, **run)
         posterior = Posterior(
             dataset, task.env, model, worlds, stats, trained, ensemble, rule, ending

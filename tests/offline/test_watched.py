@@ -98,19 +98,23 @@ def test_a_seed_that_diverges_costs_itself_alone() -> None:
         train(dataset(), method, **given, world_models=np.full(2, np.nan, np.float32))
 
 
-@pytest.mark.parametrize("part", ["fit", "endings"])
+@pytest.mark.parametrize(
+    ("name", "part"), [("mopo", "fit"), ("mopo", "endings"), ("neubay", "fit")]
+)
 @pytest.mark.filterwarnings("ignore:stage pendulum")
 def test_a_world_that_diverges_costs_its_own_seed_alone(
-    part: str, monkeypatch: pytest.MonkeyPatch
+    name: str, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or its learned termination."""
     data, more = dataset(), {}
+    if name == "neubay":
+        more = {"world": {"ensembles": 2}}
     if part == "endings":
         rows = data.transitions
         ending = rows._replace(terminations=np.arange(600) % 200 == 199)
         data = replace(data, transitions=ending)
         more = {"world": {"termination": "learned", "ending": {"steps": 4, "per_iteration": 2}}}
-    method = recipe("mopo", "smoke", data, steps=40, **more)
+    method = recipe(name, "smoke", data, steps=40, **more)
 
     def begun_at(value: float) -> Any:
         """The loop, with all parameters of the second world at this value."""
