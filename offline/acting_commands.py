@@ -13,7 +13,6 @@ import tyro
 from jaxrl_rollouts.cli.before import check_file
 from jaxrl_rollouts.cli.parsing import call
 from jaxrl_rollouts.configs import SEED
-from jaxrl_rollouts.draws import as_key
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.plugins import Command
 
@@ -121,6 +120,8 @@ def play(
     import jax
     import jax.numpy as jnp
     import numpy as np
+
+    from jaxrl_rollouts.draws import as_key
 
     from .evaluation import evaluate_seeds
 

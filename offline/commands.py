@@ -11,7 +11,6 @@ import tyro
 from jaxrl_rollouts.cli.before import check_file
 from jaxrl_rollouts.cli.parsing import call
 from jaxrl_rollouts.configs import SEED, Range
-from jaxrl_rollouts.draws import as_key
 from jaxrl_rollouts.errors import ConfigError, UserError
 from jaxrl_rollouts.plugins import Command, ExperimentInfo
 
@@ -115,6 +114,7 @@ def collect(
     import numpy as np
 
     from jaxrl_rollouts.devices import check_devices
+    from jaxrl_rollouts.draws import as_key
 
     from .behaviours.acrobot import acrobot_broad, acrobot_narrow
     from .behaviours.mixed import pendulum_mixed

@@ -6,6 +6,7 @@ jaxrl-rollouts finetune runs/tanks-iql-20261129-120000 --environment tank_env:ma
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -50,6 +51,7 @@ class Config:
             raise ConfigError("online.tape", True, "False: no tape is written of a fine-tuning")
 
 
+MADE = re.compile(r"-\d{8}-\d{6}(-\d+)?$")  # of a run folder's name: when it was made
 SMOKE = OnlineConfig(rows=50, warmup=0, update_ratio=0.2, batch_size=64, looks=1, episodes=2)
 
 
@@ -82,7 +84,7 @@ EXPERIMENT = replace(
         presets={"smoke": Config(steps=100, online=SMOKE), "small": Config()},
         run=run,
     ),
-    title=lambda config: f"{Path(config.start).name.rpartition('-20')[0]}-finetuned",
+    title=lambda config: f"{MADE.sub('', Path(config.start).name)}-finetuned",
 )
 
 

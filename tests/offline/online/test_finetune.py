@@ -237,6 +237,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ]
     )
     (run,) = Path("runs").iterdir()
+    run = run.rename(run.with_name("pendulum-mixed-iql-20261129-200802-2"))
     dispatch(["finetune", str(run), "--preset", "smoke", "--online.share", "0.25"])
     (made,) = (folder for folder in Path("runs").iterdir() if folder != run)
     assert made.name.startswith("pendulum-mixed-iql-finetuned-")
