@@ -121,7 +121,7 @@ def refinement() -> Figure:
     """PDE-Refiner's page: rollout time over MSE's, every seed."""
     found = Evidence("refiner")
     cases = {
-        "length 22\n0.1M weights": "ks_refiner",
+        "length 22\n0.1M weights": "ks_refiner/standardised",
         "length 58-70\n0.1M weights": "ks_refiner/long-domain-small",
         "length 58-70\n1.9M weights": "ks_refiner/long-domain",
     }
