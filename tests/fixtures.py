@@ -22,6 +22,18 @@ def wrong(*several: dict[str, Any]) -> list[tuple[dict[str, Any], str]]:
     return [({name: value}, name) for one in several for name, value in one.items()]
 
 
+class StopAt:
+    """A stop flag that is raised when it was looked at so many times."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+
+    @property
+    def requested(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+
 SMOKE = ("--preset", "smoke", "--no-progress")
 
 

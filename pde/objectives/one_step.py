@@ -77,6 +77,26 @@ class OneStep(NamedTuple):
             value += self.frequency_weight * frequency_error(prediction, target, extent)
         return value
 
+    def losses(
+        self,
+        params: PyTree,
+        window: jax.Array,
+        conditions: Conditions,
+        between: Callable[[jax.Array], jax.Array] = lambda field: field,
+    ) -> list[jax.Array]:
+        """One-step errors along the network's own rollout from a window's first field.
+
+        Args:
+            between: applied to each field that the network predicted, before the next step.
+        """
+        field, following = opening(window, self.net.history)
+        found = []
+        for after in following:
+            prediction = self.change(params, field, conditions)
+            found.append(self.loss(prediction, field, after))
+            field = between(self.next_field(field, prediction))
+        return found
+
     def noisy(self, key: jax.Array, window: jax.Array) -> jax.Array:
         """A window `[W, C, *space]` whose first field has noise of `input_noise` times c.
 

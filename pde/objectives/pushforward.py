@@ -11,7 +11,7 @@ import jax
 from jaxrl_rollouts.configs import number
 from jaxrl_rollouts.trees import PyTree
 
-from ..emulator import Conditions, opening
+from ..emulator import Conditions
 from .one_step import Loss, OneStep, OneStepObjective
 
 
@@ -33,11 +33,6 @@ class Pushforward(OneStepObjective):
         self, one: OneStep, params: PyTree, window: jax.Array, conditions: Conditions
     ) -> Loss:
         """Loss and metrics; see `StepObjective.error`."""
-        field, following = opening(window, one.net.history)
-        losses = []
-        for after in following:
-            prediction = one.change(params, field, conditions)
-            losses.append(one.loss(prediction, field, after))
-            field = jax.lax.stop_gradient(one.next_field(field, prediction))
+        losses = one.losses(params, window, conditions, jax.lax.stop_gradient)
         metrics = {"loss_first": losses[0], "loss_pushed": losses[-1]}
         return functools.reduce(operator.add, losses), metrics

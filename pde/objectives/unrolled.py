@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxrl_rollouts.configs import number
 from jaxrl_rollouts.trees import PyTree
 
-from ..emulator import Conditions, opening
+from ..emulator import Conditions
 from .one_step import Loss, OneStep, OneStepObjective
 
 
@@ -32,10 +32,5 @@ class Unrolled(OneStepObjective):
         self, one: OneStep, params: PyTree, window: jax.Array, conditions: Conditions
     ) -> Loss:
         """Loss and metrics; see `StepObjective.error`."""
-        field, following = opening(window, one.net.history)
-        losses = []
-        for after in following:
-            prediction = one.change(params, field, conditions)
-            losses.append(one.loss(prediction, field, after))
-            field = one.next_field(field, prediction)
+        losses = one.losses(params, window, conditions)
         return jnp.stack(losses).mean(), {"loss_last": losses[-1]}

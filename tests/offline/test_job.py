@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fixtures import StopAt
 from helpers_train import train
 
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, Interrupted
@@ -70,18 +71,6 @@ def changes(name: str) -> dict[str, Any]:
 
 def run_of(folder: RunFolder, stop: Any = None) -> RunContext:
     return RunContext(folder, False, stop=stop) if stop else RunContext(folder, progress=False)
-
-
-class StopAt:
-    """A stop flag that is raised when it was looked at so many times."""
-
-    def __init__(self, looks: int) -> None:
-        self.looks = looks
-
-    @property
-    def requested(self) -> bool:
-        self.looks -= 1
-        return self.looks < 0
 
 
 # Each stands for a kind; `test_learners` asks every learner whether it resumes to the bit.

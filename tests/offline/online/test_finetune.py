@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fixtures import StopAt
 
 from jaxrl_rollouts import offline, replay
 from jaxrl_rollouts.cli.main import dispatch
@@ -156,20 +157,8 @@ def test_cql_goes_on_as_cal_ql() -> None:
         offline.finetune(found._replace(config=offline.Iql().acts), calibrated=True)
 
 
-class Stop:
-    """Asks to stop after so many looks at it."""
-
-    def __init__(self, after: int) -> None:
-        self.left = after
-
-    @property
-    def requested(self) -> bool:
-        self.left -= 1
-        return self.left < 0
-
-
 def test_a_cut_run_goes_on_to_the_same_bits(folder: Path, tuned: Any, tmp_path: Path) -> None:
-    run, stop = context(tmp_path / "cut"), Stop(2)
+    run, stop = context(tmp_path / "cut"), StopAt(2)
     given: dict[str, Any] = {"data": "pendulum-mixed", "online": TINY}
     with pytest.raises(Interrupted, match="after 2 of 4"):
         stopped = replace(run, stop=stop)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fixtures import StopAt
 
 from jaxrl_rollouts import offline
 from jaxrl_rollouts.errors import ConfigError, Interrupted
@@ -86,23 +87,11 @@ def test_it_is_a_method_like_the_others() -> None:
         offline.train("pendulum-mixed", asked, environment="none", **job)
 
 
-class Stop:
-    """Asks to stop after so many looks at it."""
-
-    def __init__(self, after: int) -> None:
-        self.left = after
-
-    @property
-    def requested(self) -> bool:
-        self.left -= 1
-        return self.left < 0
-
-
 def test_a_cut_run_in_mujoco_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     pytest.importorskip("mujoco")
     arguments = ("mujoco/InvertedDoublePendulum-v4", SAC, STEPS)
     run = RunContext(RunFolder.at(tmp_path / "cut", "cut"), progress=False)
-    stop: Any = Stop(2)
+    stop: Any = StopAt(2)
     with pytest.raises(Interrupted, match="after 2 of 4"):
         offline.train_online(*arguments, online=TINY, context=replace(run, stop=stop))
     resumed = offline.train_online(*arguments, online=TINY, context=run)
