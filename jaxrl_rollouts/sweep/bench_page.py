@@ -58,19 +58,14 @@ def _cell(values: np.ndarray) -> str:
 def _scores(
     suite: Suite, datasets: Sequence[str], methods: Sequence[str], cells: Cells
 ) -> list[str]:
-    """Methods times datasets; scores where a dataset has references, else returns."""
-    lines = [
-        "| dataset | " + " | ".join(suite.title(m) for m in methods) + " |",
-        "|---|" + "--:|" * len(methods),
-    ]
-    for dataset in datasets:
-        row = []
-        for method in methods:
-            if (dataset, method) not in cells:
-                row.append("")
-                continue
-            row.append(_cell(result(cells[dataset, method], suite.last)))
-        lines.append(f"| {dataset} | " + " | ".join(row) + " |")
+    """Methods down, datasets across; scores where a dataset has references, else returns."""
+    lines = ["| method | " + " | ".join(datasets) + " |", "|---|" + "--:|" * len(datasets)]
+    for method in methods:
+        row = [
+            _cell(result(cells[dataset, method], suite.last)) if (dataset, method) in cells else ""
+            for dataset in datasets
+        ]
+        lines.append(f"| {suite.title(method)} | " + " | ".join(row) + " |")
     return lines
 
 

@@ -214,16 +214,16 @@ def filled(suite: Suite, tmp_path: Path) -> Path:
 def test_the_page(suite: Suite, filled: Path, tmp_path: Path) -> None:
     cells = curves_of(read_table(filled), suite)
     text = page(suite, "tiny", cells, "p.png")
-    assert "4 of 4 cells" in text and "| dataset | BC | MOPO |" in text
+    assert "4 of 4 cells" in text and "| method | d-one | d-two |" in text
     # Scores on d-one, returns on d-two, with the range of two seeds.
-    assert "| d-one | 5.5 [5.0, 6.0] | 10.5 [10.0, 11.0] |" in text
-    assert "| d-two | 11.0 [10.0, 12.0] | 21.0 [20.0, 22.0] |" in text
+    assert "| BC | 5.5 [5.0, 6.0] | 11.0 [10.0, 12.0] |" in text
+    assert "| MOPO | 10.5 [10.0, 11.0] | 21.0 [20.0, 22.0] |" in text
     assert "range of 2 seeds" in text and "P(better than BC)" in text
     assert "| d-two | MOPO | 5.1 | 2.1 | 1 |" in text
     table = read_table(filled)
     some = [row for row in table if (row["dataset"], row["method"]) != ("d-two", "mopo_wide")]
     text = page(suite, "tiny", curves_of(some, suite))
-    assert "3 of 4 cells" in text and "| d-two | 11.0 [10.0, 12.0] |  |" in text
+    assert "3 of 4 cells" in text and "| MOPO | 10.5 [10.0, 11.0] |  |" in text
     assert "| BC | 8.0 |" in text and "| MOPO |" not in text.partition("Over all")[2].split("##")[0]
     assert draw_profile(tmp_path / "p.png", suite, cells) and (tmp_path / "p.png").stat().st_size
     assert not draw_profile(tmp_path / "q.png", suite, {})
