@@ -35,6 +35,12 @@ _LISTED = (
         prepare=f"{_NEEDS}:of_datasets",
     ),
     ExperimentInfo(
+        "control_from_a_log",
+        "an actuated PDE: agents on a log, in perceptrons and in fields as world models",
+        "Zeng, Linot & Graham 2022 (DManD-RL), arXiv 2205.00579; the project's goals",
+        minutes={"smoke": None, "long": None},
+    ),
+    ExperimentInfo(
         "edge_of_reach",
         "short and long rollouts of the simulator in place of a world model",
         f"{SIMS}, error-free dynamics",
