@@ -36,6 +36,7 @@ class Choice:
         discount, level: of the values, of the intervals.
         data: name of the log.
         estimator: that which gives the intervals.
+        note: why that is not the first one asked for; "" where it is.
         draws: `[P, D]` joint bootstrap draws of the values.
         models: fitted world models, for the next call; None without that estimator.
         over_time: of each policy, `beyond` over time; empty without models.
@@ -52,6 +53,7 @@ class Choice:
     data: str
     estimator: str
     draws: np.ndarray
+    note: str = ""
     models: Models | None = None
     over_time: tuple[np.ndarray, ...] = ()
     true: tuple[float, ...] = ()
@@ -101,6 +103,7 @@ def text(found: Choice) -> str:
         f"Values by {found.estimator}, discount {found.discount:g}, {found.level:.0%} intervals; "
         "their width is not calibrated on benchmarks yet."
     )
+    lines += [found.note] if found.note else []
     return "\n".join(lines)
 
 
@@ -148,7 +151,7 @@ def save(found: Choice, file: Path) -> Path:
     if file.suffix != ".json" or not file.parent.is_dir():
         raise ConfigError("out", str(file), "a name that ends in .json, in an existing folder")
     rows = [as_row(row) for row in found.table]
-    names = ("verdict", "data", "estimator", "discount", "level")
+    names = ("verdict", "data", "estimator", "note", "discount", "level")
     facts: dict[str, object] = {name: getattr(found, name) for name in names}
     if found.true:
         rows = [{**row, "true": value} for row, value in zip(rows, found.true, strict=True)]

@@ -36,7 +36,7 @@ from .estimates import Estimate
 from .importance import by_importance
 from .models import Models, fit_models
 from .policies import Choosable, Entry, entries_of
-from .verdict import headline, table_of
+from .verdict import deciding, headline, table_of
 
 Estimator = Literal["models", "fqe", "is", "dr"]
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
@@ -103,7 +103,8 @@ def choose(
         data: the log; its rewards are what is counted.
         estimators: `models`, world models, for any policy; `fqe`, for those without a memory; `is`
             and `dr`, for those with a density, whose actions are drawn then. The first of `models`
-            and `fqe` gives the interval and the verdict.
+            and `fqe` gives the interval and the verdict; `fqe` does where the models fail the check
+            on the data's own parts and it passes.
         config: settings, or the name of some: smoke, small, long.
         models: those of an earlier choice of this log, or a folder that keeps them.
         level: of the intervals.
@@ -155,10 +156,11 @@ def choose(
         if name in estimators
     }
     kept = models if isinstance(models, Models) else None
+    found, note = deciding(found, log, kept)
     table, checked, behaviour = table_of(log, entries, found, weighed, kept, level)
     name, first = next(iter(found.items()))
     more: Any = {"discount": gamma, "level": level, "data": data.name, "estimator": name}
-    more |= {"draws": first.draws, "models": kept, "over_time": first.over_time}
+    more |= {"note": note, "draws": first.draws, "models": kept, "over_time": first.over_time}
     return Choice(table, headline(table), behaviour, checked, **more)
 
 

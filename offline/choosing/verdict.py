@@ -86,25 +86,19 @@ def check_of(estimate: Estimate, log: Log) -> Check:
 
 
 def verdict_of(
-    row: Row, check: Check, above: float, *, wrong: str, no_value: str, fqe_low: str
+    row: Row, above: float, *, doubt: str, no_value: str, fqe_low: str
 ) -> tuple[str, str]:
     """A row's verdict and why.
 
     Args:
         row: with its numbers.
-        check: of the estimator.
         above: upper end of the interval of the data's own value.
-        wrong: why the estimator cannot be trusted at all; "" where it can.
+        doubt: why the estimator cannot be trusted at all; "" where it can.
         no_value: why this policy has no value; likewise.
         fqe_low: why fitted Q evaluation speaks against it; likewise.
     """
-    if wrong or no_value:
-        return UNKNOWN, wrong or no_value
-    if not check.passed:
-        said = (
-            f"the data's own parts are misjudged by {check.off:+.3g}, allowed {check.allowed:.3g}"
-        )
-        return UNKNOWN, said
+    if doubt or no_value:
+        return UNKNOWN, doubt or no_value
     if row.beyond > TOO_FAR:
         return UNKNOWN, f"{row.beyond:.0%} of its steps are beyond the trust limit"
     between = f"{row.gain:+.3g} [{row.gain_low:+.3g}, {row.gain_high:+.3g}] against the data"
@@ -124,6 +118,30 @@ def verdict_of(
     return UNKNOWN, f"not clearly better than the data: {between}"
 
 
+def deciding(
+    found: Mapping[str, Estimate], log: Log, models: Models | None
+) -> tuple[dict[str, Estimate], str]:
+    """Estimates with the one that decides at first, and why that is not the first asked for.
+
+    It is `fqe` where what comes before it fails the check on the data's parts, or errs more than
+    "nothing changes", and `fqe` itself passes that check.
+    """
+    name, first = next(iter(found.items()))
+    doubt = _doubt(check_of(first, log), models if name == "models" else None)
+    if doubt and name != "fqe" and "fqe" in found and check_of(found["fqe"], log).passed:
+        return {"fqe": found["fqe"], **found}, f"Not by {name}: {doubt}."
+    return dict(found), ""
+
+
+def _doubt(check: Check, models: Models | None) -> str:
+    """Why an estimator cannot be trusted at all; "" where it can."""
+    if models is not None and models.wrong:
+        return models.wrong
+    off, allowed = f"{check.off:+.3g}", f"{check.allowed:.3g}"
+    misjudged = f"the data's own parts are misjudged by {off}, allowed {allowed}"
+    return "" if check.passed else misjudged
+
+
 def table_of(
     log: Log,
     entries: Sequence[Entry],
@@ -140,7 +158,7 @@ def table_of(
     first, other = found[name], found.get("fqe") if name != "fqe" else None
     check = check_of(first, log)
     names = [policy for entry in entries for policy in entry.names]
-    wrong = models.wrong if models is not None and name == "models" else ""
+    doubt = _doubt(check, models if name == "models" else None)
     ends = (1 - level) / 2, (1 + level) / 2
     below, above = (float(x) for x in np.quantile(first.data, ends))
     table = []
@@ -152,8 +170,8 @@ def table_of(
             row = row._replace(**{"is_" if kind == "is" else kind: float(values[number])})
             row = row._replace(effective=float(sizes[number]))
         against = "" if other is None else _against(other, number, ends[0])
-        more: Any = {"wrong": wrong, "no_value": first.why[number], "fqe_low": against}
-        verdict, why = verdict_of(row, check, above, **more)
+        more: Any = {"doubt": doubt, "no_value": first.why[number], "fqe_low": against}
+        verdict, why = verdict_of(row, above, **more)
         why += "" if other is None or not other.why[number] else f"; no fqe: {other.why[number]}"
         table.append(row._replace(verdict=verdict, why=why + _silent(row, weighed)))
     return table, check, (below, first.own, above)

@@ -47,6 +47,7 @@ from jaxrl_rollouts.reports.report import load_report
 
 SMOKE = {  # a table of the report, and how many claims; None where none is due at this size
     "bandit": ("return per pull: agents", None),
+    "control_from_a_log": ("returns", 2),
     "edge_of_reach": ("results", 4),
     "edge_of_reach_toy": ("after training", 7),
     "guidance_gaussian": ("alone", 6),

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from jaxrl_rollouts.offline.choosing.choice import Choice
-from jaxrl_rollouts.offline.choosing.verdict import Check, Row, verdict_of
+from jaxrl_rollouts.offline.choosing.estimates import Estimate
+from jaxrl_rollouts.offline.choosing.verdict import Check, Row, deciding, table_of, verdict_of
 
 GOOD = Check(off=0.5, spread=1.0, allowed=2.0, parts=8)
-FINE = {"wrong": "", "no_value": "", "fqe_low": ""}
+FINE = {"doubt": "", "no_value": "", "fqe_low": ""}
 
 
 def row(low: float, high: float, beyond: float = 0.0) -> Row:
@@ -30,22 +35,47 @@ def row(low: float, high: float, beyond: float = 0.0) -> Row:
         (row(-3, -1), {}, "do not deploy", "worse"),
         (row(-3, 1), {"fqe_low": "critics diverged"}, "do not deploy", "diverged"),
         (row(1, 3, 0.6), {}, "undecided", "60% of its steps"),
-        (row(1, 3), {"wrong": "models err"}, "undecided", "models err"),
+        (row(1, 3), {"doubt": "models err"}, "undecided", "models err"),
         (row(-3, -1), {"no_value": "4 of 6 members"}, "undecided", "4 of 6"),
     ],
 )
 def test_the_rules(given: Row, more: dict[str, str], verdict: str, why: str) -> None:
-    import re
-
-    found, reason = verdict_of(given, GOOD, 50.5, **FINE | more)
+    found, reason = verdict_of(given, 50.5, **FINE | more)
     assert found == verdict and re.search(why, reason)
 
 
-def test_a_failed_check_allows_no_verdict() -> None:
-    bad = GOOD._replace(off=-2.5)
-    assert not bad.passed and GOOD.passed and not GOOD._replace(off=np.nan).passed
-    found, why = verdict_of(row(1, 3), bad, 50.5, **FINE)
-    assert found == "undecided" and "misjudged by -2.5, allowed 2" in why
+def test_a_check_without_a_number_fails() -> None:
+    assert GOOD.passed and not GOOD._replace(off=-2.5).passed
+    assert not GOOD._replace(off=np.nan).passed
+
+
+def estimate(off: float, value: float) -> Estimate:
+    """Of one policy and data worth 50, off by so much on each of 8 parts."""
+    draws, data = np.full((1, 100), value), np.full(100, 50.0)
+    more = np.full(8, off), [""], np.array([np.nan])
+    return Estimate(draws, draws[:, 0], data, 50.0, *more, members=("4/4",))
+
+
+@pytest.mark.parametrize(
+    ("models", "fqe", "by", "verdict"),
+    [
+        (estimate(0.1, 40.0), estimate(0.1, 60.0), "models", "do not deploy"),
+        (estimate(9.0, 40.0), estimate(0.1, 60.0), "fqe", "deploy"),
+        (estimate(np.nan, 40.0), estimate(0.1, 40.0), "fqe", "do not deploy"),
+        (estimate(9.0, 40.0), estimate(9.0, 60.0), "models", "undecided"),
+    ],
+)
+def test_fqe_decides_where_it_alone_passes_the_check(
+    models: Estimate, fqe: Estimate, by: str, verdict: str
+) -> None:
+    """Returns of the log from 46 to 54: 9 off is not allowed, 0.1 is."""
+    returns = np.linspace(46.0, 54.0, 40)
+    log: Any = SimpleNamespace(returns=returns)
+    found, note = deciding({"models": models, "fqe": fqe}, log, None)
+    assert next(iter(found)) == by and bool(note) == (by == "fqe")
+    entry: Any = SimpleNamespace(names=("p/0",))
+    (only,), check, _ = table_of(log, [entry], found, {}, None, 0.9)
+    assert only.verdict == verdict and check.passed == (verdict != "undecided")
 
 
 def choice(draws: np.ndarray, verdicts: list[str]) -> Choice:
