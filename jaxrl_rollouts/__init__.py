@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .rollouts import Model as Model
     from .rollouts import rollout as rollout
     from .rollouts import step_result as step_result
+    from .starting import prepare as prepare
 
     __version__: str
 else:

@@ -158,5 +158,7 @@ def compiled(update: Update, length: int, axes: Axes) -> Chunk:
 
 @functools.lru_cache(maxsize=32)
 def beginning(init: Init, axes: Axes) -> Callable[[PyTree, PyTree], PyTree]:
-    """`init` of all seeds, compiled."""
-    return jax.jit(jax.vmap(init, in_axes=(0, axes.tree())))
+    """`init` of all seeds, compiled; each leaf of what it returns has a buffer of its own."""
+    # Chunks donate each leaf, and two equal ones of `init`, or one of the data, may be one buffer.
+    seeds = jax.vmap(init, in_axes=(0, axes.tree()))
+    return jax.jit(lambda keys, data: jax.tree.map(jnp.copy, seeds(keys, data)))

@@ -19,11 +19,12 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from .errors import ConfigError
-from .trees import PyTree
+from .trees import PyTree, row
 
 AXIS = "seed"
 MEMBER = "member"  # of one ensemble
 BATCH = "batch"  # of one learner: gradients are summed over devices
+_COUNT = "xla_force_host_platform_device_count"
 
 
 def use_cores(most: int = 8) -> None:
@@ -34,7 +35,7 @@ def use_cores(most: int = 8) -> None:
     `spare_thread`.
     """
     spare_thread()
-    if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
+    if _COUNT in os.environ.get("XLA_FLAGS", ""):
         return
     with contextlib.suppress(RuntimeError):  # jax has started: its devices are what they are
         jax.config.update("jax_num_cpu_devices", max(1, min(_cores(), most)))
@@ -66,6 +67,19 @@ def spare_thread() -> None:
 def _cores() -> int:
     """Those this process may use, which in a container are fewer than the machine has."""
     return len(getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0))
+
+
+def unused_cores(seeds: int) -> str:
+    """A sentence where jax started with one CPU device and seeds could train on more, else ""."""
+    here = jax.devices()
+    if seeds < 2 or here[0].platform != "cpu" or len(here) > 1 or (cores := _cores()) < 2:
+        return ""
+    if _COUNT in os.environ.get("XLA_FLAGS", ""):
+        return ""
+    return (
+        f"{seeds} seeds share one device: jax had started. Call jaxrl_rollouts.prepare() before "
+        f"its first computation to train them on {cores} cores."
+    )
 
 
 def cores_are_devices() -> bool:
@@ -135,8 +149,7 @@ def shard_seeds(tree: PyTree, mesh: Mesh) -> PyTree:
     seeds = jax.tree.leaves(tree)[0].shape[0]
     padded = -(-seeds // mesh.size) * mesh.size
     if padded > seeds:
-        rows = jnp.minimum(jnp.arange(padded), seeds - 1)
-        tree = jax.tree.map(lambda leaf: leaf[rows], tree)
+        tree = row(tree, np.minimum(np.arange(padded), seeds - 1))
     return jax.tree.map(functools.partial(_put, NamedSharding(mesh, PartitionSpec(AXIS))), tree)
 
 
@@ -173,9 +186,12 @@ def spread(state: PyTree, data: PyTree, per_seed: PyTree, mesh: Mesh) -> tuple[P
 
 def _put(sharding: NamedSharding, leaf: jax.Array) -> jax.Array:
     """An array that every process has, where each keeps its devices' part."""
+    is_key = jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)
     if sharding.is_fully_addressable:
-        return jax.device_put(leaf, sharding)
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        # Of CPUs cut by numpy: jax would compile a program for every shape.
+        on_cpu = all(device.platform == "cpu" for device in sharding.device_set)
+        return jax.device_put(np.asarray(leaf) if on_cpu and not is_key else leaf, sharding)
+    if is_key:
         wrap = functools.partial(jax.random.wrap_key_data, impl=jax.random.key_impl(leaf))
         return jax.jit(wrap)(_put(sharding, jax.random.key_data(leaf)))
     host = np.asarray(leaf)

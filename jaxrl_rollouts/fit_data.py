@@ -65,9 +65,8 @@ def split_holdout(
             member `i` learns from group `i % G` and is evaluated on it.
     """
     kept, held = part_rows(config, len(inputs), seed)
-    learned = jnp.asarray(inputs[kept]), jnp.asarray(targets[kept])
-    held_out = jnp.asarray(inputs[held]), jnp.asarray(targets[held])
-    data = FitData(*learned, *held_out)
+    data = FitData(inputs[kept], targets[kept], inputs[held], targets[held])
+    data = jax.device_put(data)
     if groups is None:
         return data
     total = count_groups(groups, len(inputs))

@@ -19,7 +19,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
@@ -136,15 +135,14 @@ def train_loop(
     schedule = _Schedule(iterations, chunk, evaluate_every, frozenset(evaluate_at))
     schedule.check()
     feed = data if isinstance(data, DataStream) else None
-    data = jax.tree.map(jnp.asarray, feed.known if feed else data)
+    data = jax.device_put(feed.known if feed else data)
     seeds, axes = len(jax.tree.leaves(keys)[0]), Axes.of(per_seed)
     _check_rows(data, per_seed, seeds)
     facts = warnings_of(about) | {f"{unit} of an iteration": units_per_iteration}
     # Which seeds these are is part of a checkpoint: another seed's training is not continued.
     # Read here, since the program that makes the first state consumes them.
     facts |= seed_facts(keys)
-    # `init` may return one buffer for two equal leaves; chunks donate each leaf, so copy first.
-    state = jax.tree.map(jnp.copy, beginning(init, axes)(keys, data))
+    state = beginning(init, axes)(keys, data)
     saved = Checkpoints(stage, context, evaluate, facts, save_every_seconds)
     reached = saved.newest(state)
     # Seeds that diverged before the interruption stay dropped after it.

@@ -65,6 +65,7 @@ def fit_scaler(rows: jax.Array, *, tiny: float = 1e-6) -> Scaler:
     return (moments.plus(rest) if len(rest) else moments).scaler(tiny)
 
 
+@jax.jit
 def _scaler(mean: jax.Array, std: jax.Array, tiny: float) -> Scaler:
     return Scaler(mean, jnp.where(std < tiny * jnp.maximum(1.0, jnp.abs(mean)), 1.0, std))
 

@@ -16,10 +16,15 @@ def stack(trees: Sequence[PyTree]) -> PyTree:
     return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(x) for x in leaves]), *trees)
 
 
+@jax.jit
+def row(tree: PyTree, index: Any) -> PyTree:
+    """`leaf[index]` of every leaf, one program for all: a tree of one seed, or of several."""
+    return jax.tree.map(lambda leaf: leaf[index], tree)
+
+
 def unstack(tree: PyTree) -> list[PyTree]:
     """The opposite of `stack`: the trees along the leading axis, one of each seed, say."""
-    count = len(jax.tree.leaves(tree)[0])
-    return [jax.tree.map(lambda leaf, i=i: leaf[i], tree) for i in range(count)]
+    return [row(tree, i) for i in range(len(jax.tree.leaves(tree)[0]))]
 
 
 def equations(program: Any) -> Iterator[Any]:

@@ -126,6 +126,12 @@ def evaluate(
     return _played(env, lambda: _evaluate(*given))
 
 
+@partial(jax.jit, static_argnames=("env", "count"))
+def start_observations(env: Environment, key: jax.Array, count: int) -> jax.Array:
+    """Of `count` episodes that begin, `[count, D]`; of an environment in JAX."""
+    return env.observe(env.reset(key, count))
+
+
 def _played(env: Environment, play: Callable[[], Evaluation]) -> Evaluation:
     """What was played; of a simulator on the host it is waited for, as it may fail."""
     if not env.host:
@@ -165,10 +171,23 @@ def evaluate_seeds(
         given = env, policy, policy_params, key, episodes, memory, discount
         return _played(env, lambda: _evaluate_seeds_host(*given))
 
+    return _evaluate_seeds(env, policy, policy_params, key, episodes, memory, discount)
+
+
+@partial(jax.jit, static_argnames=("env", "policy", "episodes"))
+def _evaluate_seeds(
+    env: Environment,
+    policy: Policy,
+    policy_params: PyTree,
+    key: jax.Array,
+    episodes: int,
+    memory: PyTree,
+    discount: float,
+) -> Evaluation:
     def one(params: PyTree, key: jax.Array, memory: PyTree) -> Evaluation:
         return _evaluate(env, policy, params, key, episodes, memory, discount)
 
-    ((seeds,),) = sizes
+    seeds = jax.tree.leaves(policy_params)[0].shape[0]
     return jax.vmap(one)(policy_params, jax.random.split(key, seeds), memory)
 
 

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from numpy.typing import ArrayLike
 
 from jaxrl_rollouts.configs import check
-from jaxrl_rollouts.devices import check_devices
+from jaxrl_rollouts.devices import check_devices, unused_cores
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.finite import OnDivergence
 from jaxrl_rollouts.loop import evenly
@@ -200,6 +200,7 @@ def facts_of(
 ) -> list[str]:
     """Sentences that a user should read before the numbers of a training."""
     facts = warnings_of(dataset, env, getattr(method, "world", None), imagines=method.imagines)
+    facts += filter(None, [unused_cores(job.arms * job.seeds)])
     what = f"{method.name}, preset {preset or 'none'}"
     facts.append(f"{what}: {method.steps:,} gradient steps, {job.arms * job.seeds} seeds.")
     if preset == "paper" and not published(type(method), dataset):

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.draws import as_key
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.trees import row
 
 from .choosing.played import steps_of, values_in
 from .data.transitions import RAW, discounted_steps
@@ -75,7 +75,7 @@ def model_value(
     model = learned_dynamics(world.fitted.model.fitter, elites, termination=rule).model
     first = starts_of(world.dataset, STARTS)
     each = max(STARTS // elites, -(-len(first) // elites))
-    starts = jnp.asarray(np.resize(first, (each * elites, first.shape[1])))
+    starts = jax.device_put(np.resize(first, (each * elites, first.shape[1])))
     horizon = steps_of(discount, world.env.max_episode_steps)
     shows = result.saved().remembers * world.dataset.transitions.actions.shape[1]
     count = jax.tree.leaves(world.fitted.worlds)[0].shape[0]
@@ -84,7 +84,7 @@ def model_value(
         key = jax.random.fold_in(as_key(seed, "seed"), number)
         values, *_ = values_in(
             model,
-            jax.tree.map(lambda x, k=number: x[k % count], world.fitted.worlds),
+            row(world.fitted.worlds, number % count),
             result.agent.greedy,
             result.actor(number),
             result.agent.memory(len(starts)),

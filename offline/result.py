@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import Trained
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.history import History
-from jaxrl_rollouts.trees import PyTree
+from jaxrl_rollouts.trees import PyTree, row
 
 from .data.references import reference_scores, score_label
 from .data.transitions import RAW, RewardScale
@@ -112,7 +111,7 @@ class TrainResult(NamedTuple):
 
     def actor(self, seed: int = 0) -> PyTree:
         """Parameters of one seed's policy, for `agent.greedy` and `synthesise(..., policy=)`."""
-        return jax.tree.map(lambda leaf: leaf[seed], self.actors)
+        return row(self.actors, seed)
 
     def policy(self, seed: int = 0, *, best: bool = False, **options: Any) -> Policy:
         """What acts, of one training seed; as `load_policy` gives it from a run's folder.

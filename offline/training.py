@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
@@ -12,13 +13,12 @@ import numpy as np
 from jaxrl_rollouts.finite import OnDivergence, marked_rows
 from jaxrl_rollouts.loop import Trained, train_loop
 from jaxrl_rollouts.record.context import RunContext
-from jaxrl_rollouts.rollouts import where_rows
 from jaxrl_rollouts.trees import PyTree
 
 from .agents.critics import start_values
 from .data.transitions import RAW, RewardScale, discounted_steps, steps_of_data
 from .environments import Environment
-from .evaluation import evaluate_seeds
+from .evaluation import Evaluation, evaluate_seeds, start_observations
 from .matching import is_simulator
 from .method import Learner, Prepared
 from .task import starts_of
@@ -119,13 +119,10 @@ def evaluator(
             memory=fresh,
             discount=discount,
         )
-        starts = env.observe(env.reset(start_key, max(episodes, 32)))
-        metrics: dict[str, jax.Array | np.ndarray] = {
-            "return": played.returns.mean(1),
-            "discounted_return": played.discounted.mean(1),
-            "length": played.lengths.mean(1, dtype=jnp.float32),
-        }
+        metrics: dict[str, jax.Array | np.ndarray] = {**_means(played)}
         if agent.q is not None:
+            begin = start_observations.__wrapped__ if env.host else start_observations
+            starts = begin(env, start_key, max(episodes, 32))
             values = np.asarray(start_values(agent, state.agent, starts))
             lengths, ended = np.asarray(played.lengths), np.asarray(played.terminated)
             weight = discounted_steps(lengths, ended, discount).mean(1)
@@ -133,6 +130,16 @@ def evaluator(
         return {name: np.asarray(value) for name, value in metrics.items()}
 
     return evaluate
+
+
+@jax.jit
+def _means(played: Evaluation) -> dict[str, jax.Array]:
+    """Over episodes, per seed."""
+    return {
+        "return": played.returns.mean(1),
+        "discounted_return": played.discounted.mean(1),
+        "length": played.lengths.mean(1, dtype=jnp.float32),
+    }
 
 
 class Best(NamedTuple):
@@ -188,7 +195,7 @@ class KeepBest:
         if better.any():
             at = np.full(len(returns), iteration, np.int32)
             now = Best(jax.device_get(state.agent.actor), returns, at)
-            self.kept = jax.tree.map(np.asarray, where_rows(jnp.asarray(better), now, self.kept))
+            self.kept = jax.tree.map(functools.partial(_of_rows, better), now, self.kept)
         return metrics
 
     @property
@@ -200,9 +207,14 @@ class KeepBest:
         if self.kept is None or not self.kept.iterations.any():
             return None
         none = self.kept.iterations == 0
-        actors = jax.tree.map(jnp.asarray, self.kept.actors)
+        actors = jax.device_put(self.kept.actors)
         returns = np.where(none, np.nan, self.kept.returns)
         return self.kept._replace(actors=marked_rows(actors, none), returns=returns)
+
+
+def _of_rows(mask: np.ndarray, left: Any, right: Any) -> np.ndarray:
+    """Rows of `left` where `mask` is true, `where_rows` on the host."""
+    return np.where(mask.reshape(-1, *(1,) * (np.ndim(left) - 1)), left, right)
 
 
 def look_keys(key: jax.Array, iteration: int) -> tuple[jax.Array, jax.Array]:

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from matplotlib import colormaps
-from matplotlib.colors import Normalize
 from PIL import Image, ImageDraw
 
 from jaxrl_rollouts.compare.draw import picture
@@ -111,6 +109,9 @@ def moving_frames(
     panels: Mapping[str, np.ndarray], dt: float, clock: str, *, most: int = 40, size: int = 160
 ) -> list[np.ndarray]:
     """Fields `[T, *space]` side by side as frames of an animation, `[rows, columns, 3]` uint8."""
+    from matplotlib import colormaps
+    from matplotlib.colors import Normalize
+
     fields = {name: _in_plane(values) for name, values in panels.items()}
     first = next(iter(fields.values()))
     limits = {name: largest(fields[name] if name == "error" else first) for name in fields}

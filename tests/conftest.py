@@ -21,7 +21,7 @@ import jax  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, Phase, settings  # noqa: E402
 
-from jaxrl_rollouts.cli import before  # noqa: E402
+from jaxrl_rollouts import starting  # noqa: E402
 
 settings.register_profile(
     "fast",
@@ -83,7 +83,7 @@ def keep_programs() -> None:
     """
     cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
     place = {"JAXRL_ROLLOUTS_CACHE": f"{cache}/jaxrl-rollouts/tests"}
-    if folder := before.keep_compiled({**os.environ, **place}):
+    if folder := starting.keep_compiled({**os.environ, **place}):
         seconds = "jax_persistent_cache_min_compile_time_secs"
         os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
         os.environ[seconds.upper()] = "0.1"

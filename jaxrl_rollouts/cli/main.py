@@ -5,6 +5,7 @@ Only what a command needs is imported: help and mistyped names answer without lo
 
 from __future__ import annotations
 
+import gc
 import io
 import logging
 import os
@@ -21,7 +22,8 @@ from ..errors import Interrupted, StorageError, UserError, printable
 from ..foreign import not_unicode
 from ..record.interrupts import interrupt_again, is_interrupt
 from ..record.provenance import current_versions
-from . import before, parsing, runs, together
+from ..starting import CACHE
+from . import parsing, runs, together
 from .options import PROG
 from .runs import show_experiments
 
@@ -32,7 +34,7 @@ DESCRIPTION = (
     f"`{PROG} resume runs/FOLDER` goes on after Ctrl-C or a crash. Several processes: the same "
     "command in each, with `--coordinator HOST:PORT --processes N --process I`, or `--distributed` "
     "under SLURM, Open MPI or on a TPU pod. Compiled programs are kept in "
-    f"the user's cache folder; ${before.CACHE} names another one, or is `off`."
+    f"the user's cache folder; ${CACHE} names another one, or is `off`."
 )
 
 
@@ -44,6 +46,9 @@ def main(arguments: Sequence[str] | None = None, *, typed: bool = True) -> None:
         typed: whether the user typed them, so that code which they name may be imported.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    # Tracing makes millions of small objects that are no garbage: a tenth of a start went into
+    # looking at them again and again.
+    gc.set_threshold(50_000, 20, 50)
     plugins.trust(*(plugins.typed(arguments) if typed else ()))
     _quieten()
     try:

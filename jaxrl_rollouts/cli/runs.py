@@ -23,6 +23,7 @@ from ..record.folder import RunFolder
 from ..record.interrupts import StopFlag
 from ..record.lock import FolderLock
 from ..record.provenance import current_versions
+from ..starting import prepare
 from . import before
 from .before import words
 from .options import PROG, as_typed, check_choices, check_options, parse_run
@@ -68,23 +69,13 @@ def begin(arguments: list[str]) -> None:
 
 def _prepare(experiment: Experiment, preset: str, config: Any) -> None:
     """Check what the run needs, and say what it should be known before it starts."""
-    _set_up(experiment)
+    prepare(cache=experiment.caches)
     try:
         facts = experiment.facts(config)
     except ConfigError as error:
         raise as_typed(error, config) from None
     for line in (*facts, before.duration(experiment, preset, config)):
         print(f"note: {printable(line)}", file=sys.stderr, flush=True)
-
-
-def _set_up(experiment: Experiment) -> None:
-    """What is chosen for jax before its first program is compiled."""
-    from ..devices import check_devices, use_cores
-
-    use_cores()
-    check_devices()
-    if experiment.caches:
-        before.keep_compiled()
 
 
 def _loggers(text: str) -> list[str]:
@@ -206,7 +197,7 @@ def resume(
     before.check_places(run, publish)
     folder = replace(folder, loggers=tuple(_loggers(logger or ",".join(folder.loggers))))
     folder = replace(folder, path=processes.own(folder.path))
-    _set_up(experiment)
+    prepare(cache=experiment.caches)
     folder, config = lengthen(experiment, folder, config, longer)
     execute(experiment, config, folder, progress, publish)
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
-
-from matplotlib.axes import Axes
+from typing import TYPE_CHECKING, Any
 
 from ..reports import pictures
 from ..reports.report import Report
 from .grid import Cell
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @contextmanager

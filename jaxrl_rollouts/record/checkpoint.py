@@ -9,6 +9,7 @@ of one whose files are not those that were written.
 from __future__ import annotations
 
 import errno
+import functools
 import logging
 import os
 import re
@@ -20,7 +21,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from orbax.checkpoint import v1 as _ocp
 
 from .. import devices, processes
 from ..errors import CheckpointError, DamagedError, StorageError, one_line
@@ -28,11 +28,18 @@ from ..foreign import check_unicode
 from ..trees import PyTree
 from .files import file_digests, file_sha256, read_json, sync, write_json_atomically
 
-ocp: Any = _ocp  # its path type is narrower than what it takes
 DIGESTS = "digests.json"
 WRITING = ".writing"  # where a checkpoint is until it is whole
 # What orbax raises it also logs, with tracebacks, from threads that live longer than the call.
 logging.getLogger("absl").addFilter(lambda record: "/orbax/" not in record.pathname)
+
+
+@functools.cache
+def _orbax() -> Any:
+    """Imported at the first checkpoint: it takes a third of a second."""
+    from orbax.checkpoint import v1
+
+    return v1  # untyped: its path type is narrower than what it takes
 
 
 def steps(folder: Path) -> list[int]:
@@ -47,7 +54,7 @@ def _complete(path: Path) -> bool:
     if (path / DIGESTS).is_file():
         return True
     # An earlier version's; orbax takes an empty folder for a checkpoint.
-    return ocp.is_orbax_checkpoint(path) and any(path.iterdir())
+    return _orbax().is_orbax_checkpoint(path) and any(path.iterdir())
 
 
 def save(
@@ -73,7 +80,7 @@ def save(
         if first:
             shutil.rmtree(work, ignore_errors=True)  # left by a process killed while saving
         processes.meet("before a checkpoint")
-        ocp.save(part, devices.common(tree))
+        _orbax().save(part, devices.common(tree))
         if not first:
             processes.meet("after a checkpoint")
             return path
@@ -135,11 +142,11 @@ def load(path: Path, like: PyTree, *, part: bool = False) -> PyTree:
     wanted = jax.tree.map(_abstract, like)
     try:
         # Before anything is read: what orbax had begun to read when it refuses makes noise later.
-        if differ := _differ(_shapes(ocp.metadata(path).metadata), _shapes(wanted)):
+        if differ := _differ(_shapes(_orbax().metadata(path).metadata), _shapes(wanted)):
             raise ValueError(differ)
-        loading = ocp.options.PyTreeOptions.Loading(partial_load=part)
-        with ocp.Context(pytree_options=ocp.options.PyTreeOptions(loading=loading)):
-            restored = ocp.load(path, wanted)
+        loading = _orbax().options.PyTreeOptions.Loading(partial_load=part)
+        with _orbax().Context(pytree_options=_orbax().options.PyTreeOptions(loading=loading)):
+            restored = _orbax().load(path, wanted)
     except Exception as error:
         if (cause := _refused(error)) is not None and cause.errno != errno.ENOENT:
             raise StorageError(path, cause, "put that right and try again") from error
@@ -159,9 +166,9 @@ def load_all(path: Path) -> PyTree:
     try:
         like = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
-            ocp.metadata(path).metadata,
+            _orbax().metadata(path).metadata,
         )
-        return ocp.load(path, like)
+        return _orbax().load(path, like)
     except Exception as error:
         raise CheckpointError(f"{path}: {one_line(error)}") from error
 

@@ -11,18 +11,18 @@ import io
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib import rc_context
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 from PIL import Image
 
 from ..record.files import replacing
 from .statistics import STATISTICS, Summary, iqm, spread
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, without its yellow (too pale on white): distinct for all common kinds
 # of colour vision.
@@ -85,6 +85,11 @@ def figure(
 
     `width` and `height` are inches per panel, `titles` are the panels'.
     """
+    # Imported here: a training draws nothing before its report.
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     with rc_context(STYLE):
         made = Figure(figsize=(width * columns, height * rows + 0.25 * bool(title)))
         made.set_layout_engine("constrained")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
@@ -24,16 +26,19 @@ def pendulum_mixed(key: jax.Array, steps: int = 20_000) -> Transitions:
     while left > 0:
         rows = min(left, MAX_BATCH * PENDULUM.max_episode_steps)
         batch = -(-rows // PENDULUM.max_episode_steps)
-        gain_key, noise_key, share_key, coin_key = jax.random.split(
-            jax.random.fold_in(draw_key, len(parts)), 4
-        )
-        share = 0.5 * jax.random.uniform(share_key, (batch,))
-        quality = SwingUp(
-            gain=10.0 ** -jax.random.uniform(gain_key, (batch,)),
-            noise=0.5 * jax.random.uniform(noise_key, (batch,)),
-            random=jnp.where(jax.random.uniform(coin_key, (batch,)) < 0.25, 1.0, share),
-        )
+        quality = _qualities(jax.random.fold_in(draw_key, len(parts)), batch)
         part_key = jax.random.fold_in(key, len(parts))
         parts.append(collect(PENDULUM, swing_up_policy, quality, part_key, steps=rows))
         left -= rows
     return concatenate(parts)
+
+
+@functools.partial(jax.jit, static_argnames="batch")
+def _qualities(key: jax.Array, batch: int) -> SwingUp:
+    gain_key, noise_key, share_key, coin_key = jax.random.split(key, 4)
+    share = 0.5 * jax.random.uniform(share_key, (batch,))
+    return SwingUp(
+        gain=10.0 ** -jax.random.uniform(gain_key, (batch,)),
+        noise=0.5 * jax.random.uniform(noise_key, (batch,)),
+        random=jnp.where(jax.random.uniform(coin_key, (batch,)) < 0.25, 1.0, share),
+    )

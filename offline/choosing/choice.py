@@ -8,9 +8,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.record.files import write_atomically, write_json_atomically
@@ -19,6 +19,9 @@ from jaxrl_rollouts.reports.text import format_number
 
 from .models import Models
 from .verdict import DEPLOY, REJECT, TRY, UNKNOWN, Check, Row
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SHADES = {DEPLOY: PALETTE[2], TRY: PALETTE[0], UNKNOWN: "#777777", REJECT: PALETTE[1]}
 MOST = 40  # policies in a picture

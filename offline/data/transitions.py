@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.errors import DataError
@@ -185,7 +184,7 @@ def take_rows(transitions: Transitions, rows: np.ndarray) -> Transitions:
 
 def to_device(transitions: Transitions) -> Transitions:
     """The same rows as jax arrays, same dtypes, on the default device."""
-    return jax.tree.map(jnp.asarray, transitions)
+    return jax.device_put(transitions)
 
 
 def sample_batch(transitions: Transitions, key: jax.Array, batch: int) -> Transitions:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -15,6 +13,9 @@ from rich.text import Text
 from jaxrl_rollouts.errors import DataError, one_line, printable
 
 from .inspection import QUANTILES, Inspection, Spread
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _BLUE, _GREY, _INK = "#2f6f9f", "#8a8f98", "#30343b"
 _RED, _ORANGE = "#b5483a", "#d98b2b"
@@ -178,6 +179,10 @@ def draw_inspection(found: Inspection, path: str | Path) -> None:
         DataError: the picture cannot be written there.
     """
     path = Path(path)
+    # Imported here: loading data needs no pictures.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(10, 6.4), layout="constrained")
     canvas = FigureCanvasAgg(figure)
     known = found.normalised_return is not None

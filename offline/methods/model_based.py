@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxrl_rollouts import replay
 from jaxrl_rollouts.configs import chosen, fraction, positive
@@ -206,9 +207,8 @@ class ModelBased(Method):
             worlds = jax.tree.map(lambda x: jnp.tile(x, (job.arms,) + (1,) * (x.ndim - 1)), worlds)
         if typical.ndim:
             typical = jnp.tile(typical, job.arms)
-        own = {
-            name: jnp.repeat(jnp.asarray(x, jnp.float32), job.seeds) for name, x in columns.items()
-        }
+        own = {name: np.repeat(np.float32(x), job.seeds) for name, x in columns.items()}
+        own = jax.device_put(own)
         # The view that the world models' rewards have: both parts of a batch are in one unit.
         scale = reward_scale(task.dataset, self.reward)
         real = to_device(self.real_rows(scale.of(task.dataset.transitions)))

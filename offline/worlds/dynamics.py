@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxrl_rollouts.brief import brief
 from jaxrl_rollouts.ensemble import apply_assigned, spread_of_means
@@ -16,7 +17,7 @@ from jaxrl_rollouts.fitting import Fitter
 from jaxrl_rollouts.gaussian import Gaussian
 from jaxrl_rollouts.rollouts import Model, StepResult, step_result
 from jaxrl_rollouts.scaler import Scaler
-from jaxrl_rollouts.trees import PyTree
+from jaxrl_rollouts.trees import PyTree, row
 
 from ..data import to_device
 from ..data.transitions import RewardScale, RewardView
@@ -283,7 +284,7 @@ def models_of(
     """
     fitted = config.fit(task, job.seeds, job.seed, job.context, reward)
     worlds, fitter = fitted.fitted.worlds, fitted.fitted.model.fitter
-    typical, more = jnp.ones(()), {}
+    typical, more = jax.device_put(np.float32(1.0)), {}
     if asked is not None:
         more = {"disagreement": asked.of, "penalty_members": asked.members}
         more["normalised"] = asked.normalised
@@ -298,7 +299,7 @@ def models_of(
         if asked.stops:
             worlds = worlds._replace(uncertainty_threshold=asked.limit_scale * largest)
     if config.shared:
-        worlds = jax.tree.map(lambda x: x[0], worlds)
+        worlds = row(worlds, 0)
         typical = typical[0] if typical.ndim else typical
     rule: Any = termination_of(task.dataset, task.env, config)
     dynamics = learned_dynamics(fitter, config.elites, termination=rule, noise=noise, **more)

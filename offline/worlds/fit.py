@@ -25,6 +25,7 @@ from jaxrl_rollouts.fitting import FitState, Fitter, elite_members, make_fitter
 from jaxrl_rollouts.loop import Trained, train_loop
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.scaler import Scaler, fit_scaler, identity_scaler
+from jaxrl_rollouts.trees import row
 
 from ..data import Dataset, Transitions
 from ..data.transitions import RAW, RewardScale
@@ -208,14 +209,19 @@ def _regression(
     groups: np.ndarray | None = None,
     forcing: Forcing | None = None,
 ) -> WorldModel:
-    inputs, member = fit_scaler(jnp.asarray(x)), None
-    units = _target_units(targets, inputs, jnp.asarray(y))
+    x, y = jax.device_put((x, y))
+    inputs, member = fit_scaler(x), None
+    units = _target_units(targets, inputs, y)
     if isinstance(config, FieldEnsemble):
         inputs, units, member = on_fields(config, inputs, units, forcing)
-    scaled = inputs.normalise(jnp.asarray(x)), units.normalise(jnp.asarray(y))
-    data = split_holdout(config, *map(np.asarray, scaled), groups=groups)
+    data = split_holdout(config, *map(np.asarray, _scaled(x, y, inputs, units)), groups=groups)
     fitter = make_fitter(config, x.shape[1], y.shape[1], member)
     return WorldModel(fitter, data, inputs, units, config.elites, targets)
+
+
+@jax.jit
+def _scaled(x: jax.Array, y: jax.Array, inputs: Scaler, units: Scaler) -> tuple[jax.Array, ...]:
+    return inputs.normalise(x), units.normalise(y)
 
 
 def _target_units(targets: Targets, inputs: Scaler, y: jax.Array) -> Scaler:
@@ -247,7 +253,7 @@ class FittedWorlds(NamedTuple):
 
     def world(self, seed: int = 0) -> WorldModelParams:
         """The world of one seed, for `rollout`."""
-        return jax.tree.map(lambda leaf: leaf[seed], self.worlds)
+        return row(self.worlds, seed)
 
     def dynamics(
         self,

@@ -66,7 +66,7 @@ def windows(transitions: Transitions, length: int, count: int, *, seed: int = 0)
         np.asarray(x)[rows] for x in (t.observations, t.next_observations, t.actions, t.rewards)
     )
     path = np.concatenate([observations[:1], following])
-    return LoggedWindows(jnp.asarray(path), jnp.asarray(actions), jnp.asarray(rewards))
+    return jax.device_put(LoggedWindows(path, actions, rewards))
 
 
 def unchanged(logged: LoggedWindows, std: ArrayLike) -> np.ndarray:
@@ -76,8 +76,12 @@ def unchanged(logged: LoggedWindows, std: ArrayLike) -> np.ndarray:
         logged: as for `open_loop`.
         std: standard deviations of the observation's entries, `[S]`.
     """
-    gap = (logged.observations[:1] - logged.observations[1:]) / jnp.asarray(std)
-    return np.asarray(jnp.sqrt(jnp.square(gap).mean(-1)))
+    return np.asarray(_unchanged(logged.observations, np.asarray(std)))
+
+
+@jax.jit
+def _unchanged(observations: jax.Array, std: ArrayLike) -> jax.Array:
+    return jnp.sqrt(jnp.square((observations[:1] - observations[1:]) / std).mean(-1))
 
 
 def replay(

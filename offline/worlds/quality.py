@@ -53,5 +53,5 @@ def quality(fitted: FittedDataset, horizon: int = HORIZON) -> Quality:
     unseen = part_rows(config, len(rows.rewards))[1]
     held_out = to_device(jax.tree.map(lambda x: x[unseen], rows))
     inside = calibration(model.fitter, first, held_out, LEVELS)
-    still = unchanged(logged, first.inputs.std[: rows.observations.shape[1]])
+    still = unchanged(logged, np.asarray(first.inputs.std)[: rows.observations.shape[1]])
     return Quality(np.asarray(errors), np.asarray(inside), still)

@@ -3,6 +3,7 @@
 import jaxrl_rollouts as jr
 from jaxrl_rollouts import offline, pde
 
+jr.prepare()
 data = offline.load("pendulum-mixed")
 result = offline.train(data, "ravl", preset="small", seeds=2, steps=20_000)
 print(result.returns, result.estimated_value, result.true_value)
