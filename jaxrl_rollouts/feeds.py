@@ -128,10 +128,10 @@ def must_stream(stream: Stream, size: int) -> bool:
     return stream == "always" or (stream == "auto" and COPIES * size > free_memory())
 
 
-def stream_folder() -> Path:
-    """The user's cache folder for rows; `$JAXRL_ROLLOUTS_ROWS` names another one."""
+def cache_folder(kind: str) -> Path:
+    """A folder of the user's cache; `$JAXRL_ROLLOUTS_KIND` names another one."""
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    named = os.environ.get("JAXRL_ROLLOUTS_ROWS") or f"{base}/jaxrl-rollouts/rows"
+    named = os.environ.get(f"JAXRL_ROLLOUTS_{kind.upper()}") or f"{base}/jaxrl-rollouts/{kind}"
     return expanded(named)
 
 
@@ -141,8 +141,8 @@ def on_disk(
     fill: Callable[[np.ndarray], None],
     dtype: type[np.floating] = np.float32,
 ) -> Path:
-    """An array in a file (`.npy`) of `stream_folder`, made once and known by its digest."""
-    folder = stream_folder()
+    """An array in a file (`.npy`) of the user's cache, made once and known by its digest."""
+    folder = cache_folder("rows")
     path = folder / f"{name}.npy"
     if is_sealed(path):
         return path

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxrl_rollouts.reports.pictures import curve_with_band, figure, legend
@@ -56,6 +57,7 @@ def make_report(
             held.append(name)
     report.table("on trajectories it has not seen", rows)
     report.table("as others measure it", [_others(name, arm, dt) for name, arm in arms.items()])
+    report.number("parameters", sum(x[0].size for x in jax.tree.leaves(own.params)))
     late = np.asarray(late_spectrum(data.truth(), data))
     name, arm = next(iter(arms.items()))
     report.table("by wavenumber", _spectra_rows(name, arm, late))
@@ -126,6 +128,7 @@ def _others(name: str, arm: Evaluation, dt: float) -> dict[str, Any]:
     row: dict[str, Any] = {
         "relative L1 of a step, %": 100 * np.median(arm.relative_l1[:, 0], -1),
         "relative L1 at the end, %": 100 * np.median(arm.relative_l1[:, -1], -1),
+        "NRMSE of a step": arm.nrmse[:, 0].mean(-1),
         "VRMSE of a step": arm.vrmse[:, 0].mean(-1),
     }
     for first, last in WINDOWS:

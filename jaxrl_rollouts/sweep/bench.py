@@ -18,7 +18,7 @@ from ..record.interrupts import StopFlag
 from ..record.lock import FolderLock
 from . import BENCH
 from .plan import Plan, write_plan
-from .suite import Cell, read_suite
+from .suite import Cell, Suite, read_suite
 from .table import Row, curves_of, has_cell, merged, read_table, rows_of, write_table
 from .tasks import FINISHED, KilledError, finished_report, read_status, run_task
 
@@ -92,15 +92,17 @@ def run(
                 return
             if ray or address:
                 _on_ray(folder, plan, trust, address, cpus)
-                _collect(folder, missing, place)
+                _collect(folder, missing, place, asked)
             else:
-                _here(folder, missing, place, trust)
+                _here(folder, missing, place, trust, asked)
     except OSError as error:
         raise StorageError(folder, error, "once that is put right run it again") from error
     _complain(folder, missing)
 
 
-def _here(folder: Path, cells: Sequence[Cell], table: Path, trust: Sequence[str]) -> None:
+def _here(
+    folder: Path, cells: Sequence[Cell], table: Path, trust: Sequence[str], suite: Suite
+) -> None:
     """One cell after the other; each adds its rows when it is finished."""
     with StopFlag() as stop:
         for number_, cell in enumerate(cells, start=1):
@@ -114,14 +116,14 @@ def _here(folder: Path, cells: Sequence[Cell], table: Path, trust: Sequence[str]
             if stop.requested and status.state != FINISHED:
                 raise Interrupted(f"stopped in {task.name}; the same command goes on with it")
             print(f"{number_}/{len(cells)} {task.name}: {status.state} {status.last}", flush=True)
-            _collect(folder, [cell], table)
+            _collect(folder, [cell], table, suite)
 
 
-def _collect(folder: Path, cells: Sequence[Cell], table: Path) -> None:
+def _collect(folder: Path, cells: Sequence[Cell], table: Path, suite: Suite) -> None:
     """Add the rows of finished cells to the table."""
     new: list[Row] = []
     for cell in cells:
-        new += rows_of(folder / cell.task(Path.cwd()).name, cell, score)
+        new += rows_of(folder / cell.task(Path.cwd()).name, cell, score, suite)
     if new:
         table.parent.mkdir(parents=True, exist_ok=True)
         write_table(table, merged(read_table(table), new))
@@ -175,12 +177,15 @@ def status(suite: tyro.conf.Positional[str], table: Path | None = None) -> None:
     path = find_suite(suite)
     asked = read_suite(path)
     rows = read_table(table or place_of(path, "evidence", ".csv"))
-    cells = list(asked.cells())
+    cells = [asked.cell(d, m) for d in asked.datasets for m in asked.methods if asked.has(d, m)]
     done = {(cell.dataset, cell.method) for cell in cells if has_cell(rows, cell)}
     width = max(map(len, asked.datasets))
     print(f"{'':{width}}  " + "  ".join(asked.methods))
     for dataset in asked.datasets:
-        marks = ("x" if (dataset, m) in done else "." for m in asked.methods)
+        marks = (
+            "x" if (dataset, m) in done else "." if asked.has(dataset, m) else ""
+            for m in asked.methods
+        )
         shown = "  ".join(f"{mark:^{len(m)}}" for mark, m in zip(marks, asked.methods, strict=True))
         print(f"{dataset:{width}}  {shown}")
     print(f"{len(done)} of {len(cells)} cells")
@@ -196,16 +201,19 @@ def table(
         table: the CSV file; left out, experiments/evidence/SUITE.csv.
         page: the Markdown file; left out, experiments/results/SUITE.md.
     """
-    from .bench_page import draw_profile
-    from .bench_page import page as written
+    from . import bench_page, ranks_page
 
     path = find_suite(suite)
     asked = read_suite(path)
     cells = curves_of(read_table(table or place_of(path, "evidence", ".csv")), asked)
     place = page or place_of(path, "results", ".md")
-    picture = place.with_name(f"{place.stem}-profile.png")
-    drawn = draw_profile(picture, asked, cells)
-    write_atomically(place, written(asked, path.stem, cells, picture.name if drawn else ""))
+    if asked.metrics:
+        text = ranks_page.page(asked, path.stem, cells)
+    else:
+        picture = place.with_name(f"{place.stem}-profile.png")
+        drawn = bench_page.draw_profile(picture, asked, cells)
+        text = bench_page.page(asked, path.stem, cells, picture.name if drawn else "")
+    write_atomically(place, text)
     print(f"page: {place}")
 
 

@@ -13,6 +13,26 @@
     title = "MOPO"
     penalty = 5.0                    # an option of the run, one value for all datasets
 
+Of another job, the options that name dataset and method, and what is read of its report:
+
+    job = "pde_train"
+    dataset_option = "file"
+    method_option = ""               # none: a method is its options
+
+    [groups]
+    line = ["ks22", "ks64"]
+
+    [minimise]                       # metrics: a column of one of the report's tables each
+    vrmse = "VRMSE of a step"
+
+    [methods.fno]
+    network = "fno"
+    [methods.fno.line]               # options of the datasets of a group
+    "network.width" = 24
+
+    [methods.linear]
+    arm = "linear"                   # a row of every run's tables, and no run
+
 A cell of the table is one dataset and one method, with all its seeds side by side: one run of the
 command line, a `Task` of `plan`.
 """
@@ -32,7 +52,8 @@ from ..configs import check, positive, unknown
 from ..errors import ConfigError, DataError, one_line
 from .plan import Task, folder_name
 
-OWN = ("title", "method")  # of a method's table, not options of its run
+# Of a method's table, not options of its run.
+OWN = ("title", "method", "arm", "on")
 
 
 @dataclass(frozen=True)
@@ -44,12 +65,18 @@ class Suite:
         job: the experiment that each cell runs.
         datasets: rows of the table.
         methods: columns by key; `title` is what people read, `method` the name where it differs
-            from the key, everything else options of the run.
+            from the key, `on` the groups on which it runs, `arm` the name of a baseline that every
+            run measures beside its own; everything else are options of the run.
         seeds: of every cell, trained side by side.
         last: evaluations at the end of the training whose mean is a seed's result.
         reference: key of the method that others are compared with.
-        options: of every run.
+        options: of every run. A table in it, or in a method's, has those of a group.
         tuning: how hyper-parameters were chosen, one sentence.
+        dataset_option, method_option: of the job; "" for none.
+        groups: of datasets, by name.
+        minimise, maximise: metrics by key, of which the lowest or the highest is the best: the
+            name of a column of the report's tables, or of one of its numbers.
+        recorded: likewise, what is recorded and not compared.
     """
 
     question: str
@@ -61,12 +88,36 @@ class Suite:
     reference: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     tuning: str = ""
+    dataset_option: str = "dataset"
+    method_option: str = "method"
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    minimise: Mapping[str, str] = field(default_factory=dict)
+    maximise: Mapping[str, str] = field(default_factory=dict)
+    recorded: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def metrics(self) -> Mapping[str, str]:
+        """What is read of a report: key -> column."""
+        return {**self.minimise, **self.maximise, **self.recorded}
 
     def validate(self) -> None:
         if not self.datasets or not self.methods:
             raise ConfigError("suite", "no datasets or no methods", "at least one of each")
         if self.reference and self.reference not in self.methods:
             raise unknown("reference", self.reference, tuple(self.methods))
+        for key, own in self.methods.items():
+            for name in (*own.get("on", ()), *_tables(own), *_tables(self.options)):
+                if name not in (*self.groups, *self.datasets):
+                    raise unknown(f"methods.{key}", name, (*self.groups, *self.datasets))
+
+    def places(self, dataset: str) -> tuple[str, ...]:
+        """A dataset and the groups in which it is, it last."""
+        return *(name for name, own in self.groups.items() if dataset in own), dataset
+
+    def has(self, dataset: str, key: str) -> bool:
+        """Whether a method runs on a dataset."""
+        on = self.methods.get(key, {}).get("on", ())
+        return not on or bool({*on} & {*self.places(dataset)})
 
     def title(self, key: str) -> str:
         """How a method is called in tables."""
@@ -83,15 +134,42 @@ class Suite:
         """
         for key in methods or self.methods:
             for dataset in datasets or self.datasets:
-                yield self.cell(dataset, key)
+                if self.has(dataset, key) and "arm" not in self.methods.get(key, {}):
+                    yield self.cell(dataset, key)
+
+    def arms(self, dataset: str) -> Iterator[tuple[str, Cell]]:
+        """Baselines that every run on a dataset measures: name in its tables, and cell."""
+        for key, own in self.methods.items():
+            if "arm" in own and self.has(dataset, key):
+                yield own["arm"], self.cell(dataset, key)
 
     def cell(self, dataset: str, key: str) -> Cell:
         """One cell."""
-        own = dict(self.methods.get(key, {}))
-        name = str(own.get("method", key))
-        words = {**self.options, **{k: v for k, v in own.items() if k not in OWN}}
-        settings = digest({"job": self.job, "method": name, **words})
-        return Cell(dataset, key, name, self.job, self.seeds, words, settings)
+        own = self.methods.get(key, {})
+        places = self.places(dataset)
+        plain = {k: v for k, v in own.items() if k not in OWN}
+        words = {**_options(self.options, places), **_options(plain, places)}
+        name, named = str(own.get("method", key)), {"job": self.job}
+        if "arm" in own:
+            named, words = {**named, "arm": own["arm"]}, {}
+        elif self.method_option:
+            named |= {"method": name}
+        options = {self.dataset_option: dataset, self.method_option: name, "seeds": self.seeds}
+        options.pop("", None)
+        settings = digest({**named, **words})
+        return Cell(dataset, key, self.job, self.seeds, {**options, **words}, settings)
+
+
+def _tables(options: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(key for key, value in options.items() if isinstance(value, Mapping))
+
+
+def _options(options: Mapping[str, Any], places: Collection[str]) -> dict[str, Any]:
+    """Options of a dataset: those of all, and above them those of its groups and its own."""
+    found = {k: v for k, v in options.items() if not isinstance(v, Mapping)}
+    for place in places:
+        found |= options.get(place, {})
+    return found
 
 
 @dataclass(frozen=True)
@@ -101,16 +179,14 @@ class Cell:
     Attributes:
         dataset: name or path.
         method: key of the column.
-        name: of the method on the command line.
         job: the experiment.
         seeds: trained side by side.
-        options: of the run.
+        options: of the run, dataset, method and seeds among them.
         settings: digest of job, method and options: rows of other settings are others.
     """
 
     dataset: str
     method: str
-    name: str
     job: str
     seeds: int
     options: Mapping[str, Any]
@@ -119,7 +195,7 @@ class Cell:
     def task(self, directory: Path) -> Task:
         """The run, as a task of a sweep; its folder carries the settings' digest."""
         point = {"dataset": self.dataset, "method": self.method}
-        words = ["--dataset", self.dataset, "--method", self.name, "--seeds", str(self.seeds)]
+        words: list[str] = []
         for name, value in self.options.items():
             values = value if isinstance(value, list) else [value]
             words += [f"--{name.replace('_', '-')}", *map(_word, values)]

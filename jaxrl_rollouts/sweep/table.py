@@ -14,6 +14,7 @@ import numpy as np
 from ..errors import DataError
 from ..foreign import check_file, reading
 from ..record.files import read_json, write_atomically
+from ..reports.report import Report
 from .suite import Cell, Suite
 from .tasks import finished_report, run_folder
 
@@ -112,13 +113,14 @@ def has_cell(table: Sequence[Row], cell: Cell) -> bool:
     return len({row["seed"] for row in table if key_of(row) == key}) >= cell.seeds
 
 
-def rows_of(folder: Path, cell: Cell, score: Score) -> list[Row]:
+def rows_of(folder: Path, cell: Cell, score: Score, suite: Suite | None = None) -> list[Row]:
     """Rows of a finished run; none of one that is not finished.
 
     Args:
         cell: what was run. Its option `steps` is the last evaluation's step; without one the loop's
             iterations are counted.
         score: `(dataset, returns) -> normalised scores`, None for a dataset without references.
+        suite: whose `metrics` are read of the report, also those of its `arms`.
     """
     report, run = finished_report(folder), run_folder(folder)
     if report is None or run is None:
@@ -137,7 +139,31 @@ def rows_of(folder: Path, cell: Cell, score: Score) -> list[Row]:
         value = score(cell.dataset, float(row["value"]))
         if value is not None:
             found.append({**row, "metric": "score", "value": f"{value:.{DIGITS}g}"})
+    if suite is not None:
+        step = str(cell.options.get("steps", 0))
+        found += [{**about, **row, "step": step} for row in _reported(report, suite, "")]
+        for arm, other in suite.arms(cell.dataset):
+            # A baseline is measured in every run; it has no time of its own.
+            same = {"method": other.method, "settings": other.settings, "seconds": "0"}
+            rows = _reported(report, suite, arm)
+            found += [{**about, **same, **row, "step": step} for row in rows]
     return found
+
+
+def _reported(report: Report, suite: Suite, arm: str) -> Iterator[dict[str, str]]:
+    """Seed, metric and value of a suite's metrics in a report's tables.
+
+    Args:
+        arm: the first column's entry of the rows to read; "" reads the first row of a table, and
+            the report's numbers.
+    """
+    for metric, column in suite.metrics.items():
+        rows = [row for table in report.tables.values() for row in table if column in row]
+        found = [row[column] for row in rows if not arm or next(iter(row.values())) == arm]
+        if not arm:
+            found += [report.numbers[column]] if column in report.numbers else []
+        for seed, value in enumerate(found[0].values if found else ()):
+            yield {"seed": str(seed), "metric": metric, "value": f"{value:.{DIGITS}g}"}
 
 
 def _sha256(facts: Mapping[str, Any]) -> str:

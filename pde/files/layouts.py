@@ -26,6 +26,7 @@ from .pdearena import SPLITS, find_group, read_pdearena
 from .pdearena_flows import find_flow_group, read_pdearena_flows
 from .pdebench import pdebench_kind, read_pdebench
 from .pdegym import pdegym_key, read_pdegym
+from .problems import PROBLEMS, read_problem
 from .stored import listed
 from .well import is_well, read_well
 
@@ -82,6 +83,7 @@ def read(paths: str | Path | Sequence[str | Path], axes: int | None = None) -> F
         fields = read("wave.hdf5")
         fields = read("data/train")              # all files of the folder
         fields = read(["nu_1.hdf5", "nu_2.hdf5"])  # or "nu_*.hdf5"
+        fields = read("ks22")                    # a set of the package (`problems.PROBLEMS`)
 
     Args:
         paths: a file; or a folder, a pattern or a list, whose trajectories stand one after the
@@ -91,6 +93,8 @@ def read(paths: str | Path | Sequence[str | Path], axes: int | None = None) -> F
     Raises:
         DataError: no known layout, one that does not hold what it should, or files that differ.
     """
+    if isinstance(paths, str) and paths in PROBLEMS and not Path(paths).exists():
+        return read_problem(paths)
     return joined([_read(path, axes) for path in files_of(paths)])
 
 

@@ -1,0 +1,144 @@
+"""A benchmark's page where methods are compared by ranks: errors and times, not returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from .suite import Suite
+from .table import Curves, final
+
+Cells = Mapping[tuple[str, str], Curves]
+
+
+def page(suite: Suite, name: str, cells: Cells) -> str:
+    """The page as Markdown.
+
+    Args:
+        suite: what was asked; its first metric is the one of which ratios are taken.
+        name: of the suite.
+        cells: results that exist; the others stay empty.
+    """
+    wanted = [(d, m) for m in suite.methods for d in suite.datasets if suite.has(d, m)]
+    done = sum(cell in cells for cell in wanted)
+    lines = [f"# {suite.question}", "", f"{done} of {len(wanted)} cells are measured."]
+    lines += [suite.tuning] if suite.tuning else []
+    for metric in (*suite.minimise, *suite.maximise):
+        lines += ["", f"**{suite.metrics[metric]}**", "", *_metric(suite, metric, cells)]
+    lines += ["", f"Lowest to highest of {suite.seeds} seeds.", "", "## Over problems", ""]
+    lines += [*_over(suite, cells), "", *_made(suite, name, cells), ""]
+    return "\n".join(lines)
+
+
+def values_of(suite: Suite, cells: Cells, dataset: str, method: str, metric: str) -> np.ndarray:
+    """`[seeds]` values of a cell; none of one that was not measured."""
+    if (dataset, method) not in cells or metric not in cells[dataset, method].metrics:
+        return np.zeros(0)
+    return final(cells[dataset, method], metric, 1)
+
+
+def _shown(values: np.ndarray) -> str:
+    """Lowest and highest of the seeds, once where they do not differ."""
+    if not len(values):
+        return ""
+    if not np.isfinite(values).all():
+        return "diverged"
+    return "–".join(dict.fromkeys(f"{x:.3g}" for x in (values.min(), values.max())))
+
+
+def _metric(suite: Suite, metric: str, cells: Cells) -> list[str]:
+    """Methods down, datasets across."""
+    lines = [f"| | {' | '.join(suite.datasets)} |", "|---|" + "--:|" * len(suite.datasets)]
+    for method in suite.methods:
+        row = [_shown(values_of(suite, cells, d, method, metric)) for d in suite.datasets]
+        lines.append(f"| {suite.title(method)} | {' | '.join(row)} |")
+    return lines
+
+
+def ranks(suite: Suite, cells: Cells, dataset: str, metric: str) -> dict[str, float]:
+    """Rank of every method by the mean of its seeds, 1 the best, equal means sharing theirs.
+
+    A method that diverged is behind all others. Empty unless every method that runs on the dataset
+    was measured, since a rank among some says nothing of the others.
+    """
+    sign = -1.0 if metric in suite.maximise else 1.0
+    found = {}
+    for method in suite.methods:
+        values = values_of(suite, cells, dataset, method, metric)
+        if len(values):
+            mean = sign * float(values.mean())
+            found[method] = mean if np.isfinite(mean) else np.inf
+        elif suite.has(dataset, method):
+            return {}
+    return {
+        method: 1
+        + sum(x < mean for x in found.values())
+        + (list(found.values()).count(mean) - 1) / 2
+        for method, mean in found.items()
+    }
+
+
+def ratio(suite: Suite, cells: Cells, datasets: Sequence[str], method: str) -> float:
+    """Geometric mean over datasets of the first metric over the reference's; NaN where one lacks
+    either."""
+    metric = next(iter(suite.metrics))
+    logs = []
+    for dataset in datasets:
+        ours, theirs = (
+            values_of(suite, cells, dataset, m, metric) for m in (method, suite.reference)
+        )
+        logs.append(np.log(ours.mean() / theirs.mean()) if len(ours) and len(theirs) else np.nan)
+    return float(np.exp(np.mean(logs)))
+
+
+def _over(suite: Suite, cells: Cells) -> list[str]:
+    """A row for every method: parameters, minutes, mean ranks and ratios of each group."""
+    groups = suite.groups or {"all": suite.datasets}
+    compared = (*suite.minimise, *suite.maximise)
+    table = {(d, m): ranks(suite, cells, d, m) for d in suite.datasets for m in compared}
+    metric = suite.metrics[next(iter(suite.metrics))]
+    heads, notes = [], []
+    for group, datasets in groups.items():
+        whole = [d for d in datasets if all(table[d, m] for m in compared)]
+        heads += [f"{group}: rank", f"over {suite.title(suite.reference)}", "weights", "minutes"]
+        notes.append(f"{len(whole)} of {len(datasets)} ({group})")
+    lines = [f"| | {' | '.join(heads)} |", "|---|" + "--:|" * len(heads)]
+    for method in suite.methods:
+        row = [suite.title(method)]
+        for datasets in groups.values():
+            own = [table[d, m][method] for d in datasets for m in compared if method in table[d, m]]
+            row += [f"{np.mean(own):.1f}" if own else ""]
+            over = ratio(suite, cells, datasets, method)
+            row += [
+                f"{over:.2f}" if np.isfinite(over) else "",
+                *_costs(suite, cells, datasets, method),
+            ]
+        lines.append(f"| {' | '.join(row)} |")
+    said = (
+        f"Ranks are means over metrics and complete problems: {', '.join(notes)}. The ratio is the "
+        f"geometric mean over problems of {metric}."
+    )
+    return [*lines, "", said]
+
+
+def _costs(suite: Suite, cells: Cells, datasets: Sequence[str], method: str) -> list[str]:
+    """Parameters and mean wall minutes of a cell; empty of what is not trained."""
+    mine = [cells[d, method] for d in datasets if (d, method) in cells]
+    counts = [values_of(suite, cells, d, method, "parameters") for d in datasets]
+    held = [int(x[0]) for x in counts if len(x)]
+    seconds = [cell.seconds for cell in mine if cell.seconds]
+    between = (
+        "–".join(dict.fromkeys(f"{n / 1000:.0f}k" for n in (min(held), max(held)))) if held else ""
+    )
+    return [between, f"{np.mean(seconds) / 60:.1f}" if seconds else ""]
+
+
+def _made(suite: Suite, name: str, cells: Cells) -> list[str]:
+    shas = {d: cell.sha256 for (d, _), cell in cells.items()}
+    options = ", ".join(f"{k} {v}" for k, v in suite.options.items() if not isinstance(v, Mapping))
+    shown = ", ".join(f"{d} `{shas[d]}`" for d in suite.datasets if d in shas)
+    return [
+        f"`jaxrl-rollouts bench run {name}` fills what is missing, `bench table {name}` builds "
+        f"this page. Every run: {options}; {suite.seeds} seeds. Training data: {shown}."
+    ]

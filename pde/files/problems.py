@@ -1,0 +1,140 @@
+"""Sets of fields by name, made from their seed where they are first read.
+
+    fields = pde.read("ks22")                        # or: jaxrl-rollouts pde train ks22
+
+They are kept in the user's cache; `$JAXRL_ROLLOUTS_FIELDS` names another folder. The suite `fields`
+of `bench` is built on them: their last third are test trajectories.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxrl_rollouts.feeds import cache_folder
+from jaxrl_rollouts.record.files import replacing
+
+from ..fieldset import FieldSet
+from ..generate_settings import Simulation
+from .arrays import read_arrays
+
+TAU = 6.283185307179586
+
+
+class Problem(NamedTuple):
+    """A set by name.
+
+    Attributes:
+        about: what it is, for people.
+        make: the arrays of its file, as of `read_arrays`.
+        sha256: of `u`, as it was first made, its first 16 digits.
+        equation: its name in `equations`; "" for others.
+    """
+
+    about: str
+    make: Callable[[], Mapping[str, Any]]
+    sha256: str
+    equation: str = ""
+
+
+def _solved(about: str, sha256: str, equation: str, **settings: Any) -> Problem:
+    """A problem of one of the equations."""
+
+    def make() -> dict[str, Any]:
+        from ..equations import equation as find
+        from ..generate import generate
+
+        config, which = Simulation(equation, seed=67, **settings), find(equation)
+        parts = list(generate(config))
+        fields, extent, dt, values = (np.concatenate(x) for x in zip(*parts, strict=True))
+        low, high = config.parameter_range
+        return {
+            "u": fields.astype(np.float32),
+            "dt": dt,
+            "dx": np.repeat(extent[:, None] / config.points, which.axes, 1),
+            "axes": which.axes,
+            "boundaries": "periodic",
+            "channels": list(which.channels),
+            which.parameter: values if low < high else low,
+        }
+
+    return Problem(about, make, sha256, equation)
+
+
+def _acoustic() -> dict[str, Any]:
+    from ..acoustics import acoustic
+
+    names = ["pressure", "velocity_x", "velocity_y", "speed_of_sound"]
+    u = acoustic(48, 32, 33, seed=67)
+    return {"u": u, "dt": 0.1, "dx": 2 / 32, "axes": 2, "boundaries": "wall", "channels": names}
+
+
+_LINE = {"trajectories": 192, "substeps": 8}
+_PLANE = {"trajectories": 48, "frames": 33}
+_KS = {**_LINE, "dt": (0.8, 0.8)}
+PROBLEMS: dict[str, Problem] = {
+    "ks22": _solved(
+        "Kuramoto-Sivashinsky, L = 22, 64 points, dt 0.8",
+        "", "ks", **_KS, points=64, extent=(22.0, 22.0), frames=141, burn_in=100,
+    ),
+    "ks64": _solved(
+        "Kuramoto-Sivashinsky, L = 64, 128 points, dt 0.8",
+        "", "ks", **_KS, points=128, extent=(64.0, 64.0), frames=101, burn_in=200,
+    ),
+    "burgers": _solved(
+        "Burgers, 128 points, dt 0.1, diffusivity 0.05 to 0.3, which is seen",
+        "", "burgers", **_LINE, points=128, oversampling=2, extent=(TAU, TAU), dt=(0.1, 0.1),
+        parameter_range=(0.05, 0.3), frames=51, burn_in=0,
+    ),
+    "kolmogorov": _solved(
+        "Kolmogorov flow, 64 x 64, viscosity 0.025, dt 0.2", "", "kolmogorov_2d", **_PLANE
+    ),
+    "decaying": _solved(
+        "decaying turbulence, 64 x 64, viscosity 0.01, dt 0.1", "", "navier_stokes_2d", **_PLANE
+    ),
+    "gray_scott": _solved(
+        "Gray-Scott, 32 x 32, dt 20, feed 0.03 to 0.045, which is seen",
+        "", "gray_scott_2d", **_PLANE, points=32, extent=(0.5, 0.5), parameter_range=(0.03, 0.045),
+    ),
+    "acoustic": Problem(
+        "sound in a closed box with 2 to 6 obstacles, 32 x 32, dt 0.1; walls", _acoustic, ""
+    ),
+}  # fmt: skip
+
+
+def file_of(name: str) -> Path:
+    """Where a problem's file is, or would be."""
+    return cache_folder("fields") / f"{name}.npz"
+
+
+def read_problem(name: str) -> FieldSet:
+    """A set of `PROBLEMS`, made where it is not in the cache yet.
+
+    Warns where its numbers are not those that it was published with: another processor rounds
+    otherwise, and a chaotic flow amplifies that. Compare only results of the same numbers.
+    """
+    problem, path = PROBLEMS[name], file_of(name)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path, "wb") as file:
+            np.savez_compressed(file, **problem.make())  # type: ignore[arg-type]
+    fields = read_arrays(path)._replace(equation=problem.equation)
+    found = digest(fields)
+    if found != problem.sha256:
+        warnings.warn(
+            f"{path}: sha256: found {found}, expected {problem.sha256}: made by a processor or "
+            "versions that round otherwise; compare no results with those of other files",
+            stacklevel=2,
+        )
+    return fields
+
+
+def digest(fields: FieldSet) -> str:
+    """16 hexadecimal digits of all fields, as float32."""
+    u = np.ascontiguousarray(fields.array(), np.float32)
+    return hashlib.sha256(u.data).hexdigest()[:16]
