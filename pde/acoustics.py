@@ -84,17 +84,22 @@ def obstacles(rng: np.random.Generator, points: int) -> np.ndarray:
 
 
 def rings(rng: np.random.Generator, points: int) -> np.ndarray:
-    """Pressures `[N, N]`: 1 to 3 rings of height 1, radius 0.1 to 0.2 and width 0.03."""
+    """Pressures `[N, N]`: 1 to 3 rings of height 1, radius 0.1 to 0.2 and width 0.05."""
     x = (np.arange(points) + 0.5) / points
     p = np.zeros((points, points))
     for _ in range(rng.integers(1, 4)):
         (a, b), radius = rng.uniform(0.2, 0.8, 2), rng.uniform(0.1, 0.2)
-        p += np.exp(-np.square((np.hypot(x[:, None] - a, x - b) - radius) / 0.03))
+        p += np.exp(-np.square((np.hypot(x[:, None] - a, x - b) - radius) / 0.05))
     return p
 
 
 def acoustic(
-    trajectories: int, points: int, frames: int, dt: float = 0.1, extent: float = 2.0, seed: int = 0
+    trajectories: int,
+    points: int,
+    frames: int,
+    dt: float = 0.05,
+    extent: float = 2.0,
+    seed: int = 0,
 ) -> np.ndarray:
     """Rings of pressure in boxes with obstacles, `[N, T, 4, points, points]` float32.
 
