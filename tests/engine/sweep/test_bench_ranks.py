@@ -1,0 +1,175 @@
+"""Suites of other jobs: options by group, metrics of a report's tables, baselines, ranks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.reports.report import Report
+from jaxrl_rollouts.sweep import bench
+from jaxrl_rollouts.sweep.ranks_page import page, ranks, ratio
+from jaxrl_rollouts.sweep.suite import Suite, read_suite
+from jaxrl_rollouts.sweep.table import Curves, curves_of, has_cell, read_table, rows_of, write_table
+
+TEXT = """
+question = "Which is best?"
+job = "pde_train"
+dataset_option = "file"
+method_option = ""
+seeds = 2
+reference = "fno"
+datasets = ["a", "b", "c"]
+
+[groups]
+line = ["a", "b"]
+plane = ["c"]
+
+[minimise]
+error = "VRMSE of a step"
+
+[maximise]
+time = "T(0.8)"
+
+[recorded]
+parameters = "parameters"
+
+[options]
+steps = 100
+
+[options.line]
+batch = 32
+
+[options.plane]
+batch = 8
+
+[methods.linear]
+title = "Linear"
+arm = "linear"
+on = ["line"]
+
+[methods.fno]
+title = "FNO"
+network = "fno"
+
+[methods.fno.line]
+"network.width" = 24
+
+[methods.fno.a]
+"network.width" = 12
+
+[methods.drift]
+network = "drift"
+on = ["plane"]
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.toml"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.fixture
+def suite(file: Path) -> Suite:
+    return read_suite(file)
+
+
+def test_options_of_groups_and_of_a_dataset_stand_above_those_of_all(suite: Suite) -> None:
+    commands = {(c.dataset, c.method): c.task(Path()).command for c in suite.cells()}
+    assert list(commands) == [("a", "fno"), ("b", "fno"), ("c", "fno"), ("c", "drift")]
+    begin = "jaxrl-rollouts run pde_train --file"
+    assert commands["b", "fno"] == (
+        f"{begin} b --seeds 2 --steps 100 --batch 32 --network fno --network.width 24 --no-progress"
+    )
+    assert "--network.width 12 " in commands["a", "fno"]
+    assert commands["c", "drift"] == (
+        f"{begin} c --seeds 2 --steps 100 --batch 8 --network drift --no-progress"
+    )
+    settings = {c.settings for c in suite.cells()}
+    assert len(settings) == 4
+    assert [arm for arm, _ in suite.arms("a")] == ["linear"] and not list(suite.arms("c"))
+
+
+def test_a_group_that_does_not_exist_is_named(file: Path) -> None:
+    file.write_text(TEXT.replace("[methods.fno.line]", "[methods.fno.lime]"))
+    with pytest.raises(ConfigError, match="lime.*expected one of line, plane, a, b, c"):
+        read_suite(file)
+
+
+def ran(folder: Path, cell: Any, errors: list[float], linear: float, parameters: int) -> Path:
+    """A finished run as `pde train` leaves it, with a baseline in its table."""
+    run = folder / cell.task(Path()).name / "pde-1"
+    run.mkdir(parents=True)
+    facts = {"data": {"x": {"sha256": "ab" * 32}}, "versions": {"commit": "c" * 40}}
+    (run / "run.json").write_text(json.dumps(facts))
+    report = Report("pde_train", "cpu", {}, "x", len(errors), {})
+    report.wall_seconds = 90.0
+    rows = [
+        {"": "mse", "VRMSE of a step": np.array(errors), "T(0.8)": 1 / np.array(errors)},
+        {"": "linear", "VRMSE of a step": np.full(2, linear), "T(0.8)": np.full(2, 1 / linear)},
+    ]
+    report.table("errors", rows)
+    report.number("parameters", parameters)
+    report.save(run)
+    return run.parent
+
+
+def test_rows_are_read_of_the_reports_tables(suite: Suite, tmp_path: Path) -> None:
+    cell = suite.cell("a", "fno")
+    rows = rows_of(ran(tmp_path, cell, [0.1, 0.2], 0.5, 70), cell, lambda *_: None, suite)
+    found = {(r["method"], r["metric"], r["seed"]): r["value"] for r in rows}
+    assert found["fno", "error", "1"] == "0.2" and found["fno", "time", "0"] == "10"
+    assert found["linear", "error", "0"] == "0.5" and found["fno", "parameters", "0"] == "70"
+    assert len(rows) == 2 * 2 * 2 + 1
+    assert {(r["method"], r["seconds"], r["step"]) for r in rows} == {
+        ("fno", "90", "100"), ("linear", "0", "100"),
+    }  # fmt: skip
+    write_table(tmp_path / "t.csv", rows)
+    table = read_table(tmp_path / "t.csv")
+    assert has_cell(table, cell) and has_cell(table, suite.cell("a", "linear"))
+    assert curves_of(table, suite)["a", "fno"].seconds == 90.0
+
+
+def cells_of(values: dict[tuple[str, str], list[float]]) -> dict[tuple[str, str], Curves]:
+    def curves(errors: list[float]) -> Curves:
+        columns = {"error": np.array(errors)[:, None], "time": 1 / np.array(errors)[:, None]}
+        columns["parameters"] = np.full((1, 1), 70_400.0)
+        return Curves(columns, 90.0, "ab" * 6, "s", "c")
+
+    return {key: curves(errors) for key, errors in values.items()}
+
+
+def test_ranks_and_ratios(suite: Suite) -> None:
+    found = cells_of({("a", "linear"): [0.4, 0.4], ("a", "fno"): [0.1, 0.3], ("b", "fno"): [1, 1]})
+    # The lowest mean error is the best, and the longest mean time.
+    assert ranks(suite, found, "a", "error") == {"fno": 1.0, "linear": 2.0}
+    assert ranks(suite, found, "a", "time") == {"fno": 1.0, "linear": 2.0}
+    # Not every method was measured on b.
+    assert ranks(suite, found, "b", "error") == {}
+    equal = cells_of({("a", "linear"): [0.2, 0.2], ("a", "fno"): [0.1, 0.3]})
+    assert ranks(suite, equal, "a", "error") == {"fno": 1.5, "linear": 1.5}
+    lost = cells_of({("a", "linear"): [9.0, 9.0], ("a", "fno"): [0.1, np.nan]})
+    assert ranks(suite, lost, "a", "error")["fno"] == 2.0
+    both = found | cells_of({("b", "linear"): [8, 8]})
+    assert ratio(suite, both, ["a", "b"], "linear") == pytest.approx(np.sqrt(2 * 8))
+    assert np.isnan(ratio(suite, found, ["a", "b"], "linear"))
+
+
+def test_the_page(suite: Suite, file: Path, tmp_path: Path) -> None:
+    found = cells_of({("a", "linear"): [0.4, 0.4], ("a", "fno"): [0.125, 0.3]})
+    text = page(suite, "tiny", found)
+    assert text.startswith("# Which is best?") and "2 of 6 cells" in text
+    assert "| FNO | 0.125–0.3 |  |  |" in text and "| Linear | 0.4 |  |  |" in text
+    assert "1 of 2 (line), 0 of 1 (plane)" in text
+    # Rank, ratio to the reference (both cells of a group), weights, minutes.
+    assert "| FNO | 1.0 |  | 70k | 1.5 |" in text
+    assert page(suite, "tiny", {}).count("\n| ") > 0
+    bench.table(str(file), table=tmp_path / "none.csv", page=tmp_path / "p.md")
+    assert "0 of 6 cells" in (tmp_path / "p.md").read_text()
+    bench.status(str(file), table=tmp_path / "none.csv")
