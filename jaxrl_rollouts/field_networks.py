@@ -51,6 +51,7 @@ class FieldShape(NamedTuple):
         history: frames that it sees.
         boundaries: of every axis, as a `FieldSet` has them; none is periodic.
         extent: length of every axis; () where it is not known.
+        bundle: frames that a network predicts at once.
     """
 
     channels: int
@@ -59,6 +60,12 @@ class FieldShape(NamedTuple):
     history: int = 1
     boundaries: tuple[str, ...] = ()
     extent: tuple[float, ...] = ()
+    bundle: int = 1
+
+    @property
+    def outputs(self) -> int:
+        """Channels that a network predicts, the frames of a bundle one after the other."""
+        return self.bundle * self.channels
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -77,8 +84,9 @@ class FieldNetwork(NamedTuple):
     Attributes:
         init: `key -> params`.
         apply: `(params, field [H * C, *space], noised [C, *space], index, conditions [P]) -> [C,
-            *space]`; `noised` is a second input of the field's shape (zeros where there is
-            none), `index` a scalar in [0, 1000] of the refinement, and
+            *space]`, or of a bundle of k frames `[k * C, *space]`; `noised` is a second input of
+            the field's shape (zeros where there is none), `index` a scalar in [0, 1000] of the
+            refinement, and
             `conditions` are the equation's parameters, scaled to about [0, 10], or `Conditioning`.
         history: `H`, the frames it sees, oldest first; 1 in all of the paper's main results.
         about: what it was made with, by name; goes into the emulator's.

@@ -81,7 +81,7 @@ def _adapted(given: Network | nn.Module, shape: FieldShape) -> FieldNetwork:
     params = jax.eval_shape(init, jax.random.key(0))
     example = jax.ShapeDtypeStruct((*grid, shape.inputs), jnp.float32)
     output = jax.eval_shape(call, params, example)
-    expected = (*grid, shape.channels)
+    expected = (*grid, shape.outputs)
     if getattr(output, "shape", None) != expected:
         found = list(output.shape) if hasattr(output, "shape") else type(output).__name__
         raise ConfigError("network", f"output {found}", f"{list(expected)}: [*space, channels]")

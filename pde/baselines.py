@@ -91,7 +91,7 @@ def make_low_pass(emulator: Emulator, axes: int) -> Emulator:
     """
 
     def cut(after: jax.Array, gain: jax.Array) -> jax.Array:
-        newest = latest(after, emulator.history)
+        newest = emulator.made(after).reshape(-1, *after.shape[1:])
         return after.at[-len(newest) :].set(filtered(newest, gain, axes))
 
     def step(params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array) -> jax.Array:

@@ -96,7 +96,9 @@ def with_constant(net: FieldNetwork) -> FieldNetwork:
         beside = jnp.broadcast_to(given.constant, (net.history, *given.constant.shape))
         seen = jnp.concatenate([frames, beside], 1).reshape(-1, *noised.shape[1:])
         second = jnp.concatenate([noised, jnp.zeros_like(given.constant)])
-        return net.apply(params, seen, second, index, given.conditions)[: len(noised)]
+        whole = net.apply(params, seen, second, index, given.conditions)
+        frames = whole.reshape(-1, *second.shape)[:, : len(noised)]
+        return frames.reshape(-1, *noised.shape[1:])
 
     return net._replace(apply=apply)
 

@@ -66,6 +66,7 @@ class Emulator(NamedTuple):
         history: `H`, frames in a field, oldest first.
         stages: as `step`, but `[K + 1, H * C, *space]`, the field after 0, 1, ... K refinements;
             the last is what `step` returns. None where nothing is refined.
+        bundle: `k`, frames that a step makes; of more than `H` the field after it holds k.
         about: what it and its network were made with, by name: a training's checkpoints say it, so
             that they are not taken for another emulator's (`train_loop`).
     """
@@ -78,6 +79,17 @@ class Emulator(NamedTuple):
     history: int = 1
     stages: EmulatorStep | None = None
     about: About = ()
+    bundle: int = 1
+
+    @property
+    def held(self) -> int:
+        """Frames of a field after a step."""
+        return max(self.history, self.bundle)
+
+    def made(self, field: jax.Array) -> jax.Array:
+        """The frames `[k, C, *space]` that a step added to a field."""
+        frames = field.reshape(self.held, -1, *field.shape[1:])
+        return frames[-self.bundle :]
 
 
 def kind_and_settings(what: str, config: Any) -> About:
@@ -107,9 +119,20 @@ def latest(field: jax.Array, history: int) -> jax.Array:
     return field[-(len(field) // history) :]
 
 
-def pushed(field: jax.Array, change: jax.Array) -> jax.Array:
-    """The next field: its newest frame changed by `change` `[C, *space]`, its oldest forgotten."""
-    return jnp.concatenate([field, field[-len(change) :] + change])[len(change) :]
+def pushed(field: jax.Array, change: jax.Array, history: int = 0) -> jax.Array:
+    """The next field: its newest frame changed by `change` `[C, *space]`, its oldest forgotten.
+
+    Args:
+        history: frames of the field; given, `change` may be that of k frames, `[k * C, *space]`,
+            each from the newest one. More than there are frames stay all.
+    """
+    size = len(field) // history if history else len(change)
+    newest = field[-size:] if size == len(change) else jnp.tile(field[-size:], _times(change, size))
+    return jnp.concatenate([field, newest + change])[-max(len(field), len(change)) :]
+
+
+def _times(change: jax.Array, size: int) -> tuple[int, ...]:
+    return len(change) // size, *(1,) * (change.ndim - 1)
 
 
 def opening(window: jax.Array, history: int) -> tuple[jax.Array, jax.Array]:

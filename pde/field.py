@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from jaxrl_rollouts.rollouts import Model, StepResult, rollout, step_result
 from jaxrl_rollouts.trees import PyTree
@@ -91,14 +92,23 @@ def roll_emulator(
         start: `[B, H * C, *space]`, the emulator's history, oldest frame first.
         conditions: `[B, P]`; `Conditioning` where there are constant channels.
         key: consumed; every field, step and refinement draws its own noise from it.
-        steps: how many.
+        steps: how many frames; of a bundle's last call what is beyond them is dropped.
 
     Returns:
-        `[steps, B, C, *space]`, the newest frame after every step; the start is left out.
+        `[steps, B, C, *space]`, the frames after every step; the start is left out.
     """
 
-    def step(conditions: Conditions, key: jax.Array, field: jax.Array) -> jax.Array:
-        return emulator.step(params, key, field, conditions)
+    seen, size = start.shape[1], start.shape[1] // emulator.history
 
-    fields = roll_field(step, conditions, start, key, steps, own_params=True)
-    return fields[:, :, -(start.shape[1] // emulator.history) :]
+    def step(conditions: Conditions, key: jax.Array, field: jax.Array) -> jax.Array:
+        return emulator.step(params, key, field[-seen:], conditions)
+
+    if emulator.bundle == 1:
+        fields = roll_field(step, conditions, start, key, steps, own_params=True)
+        return fields[:, :, -size:]
+    more = emulator.held - emulator.history  # frames that a step leaves and does not see
+    start = jnp.concatenate([jnp.zeros_like(start[:, :size])] * more + [start], 1)
+    calls = -(-steps // emulator.bundle)
+    fields = roll_field(step, conditions, start, key, calls, own_params=True)
+    made = jax.vmap(jax.vmap(emulator.made))(fields)  # [calls, B, k, C, *space]
+    return jnp.moveaxis(made, 2, 1).reshape(-1, *start.shape[:1], size, *start.shape[2:])[:steps]

@@ -127,8 +127,9 @@ class TrainedEmulator:
     def net(self) -> FieldNetwork:
         """Its network."""
         scalars = sum(map(self._columns, self.conditions))
+        bundle = getattr(self.objective, "bundle", 1)
         shape = FieldShape(
-            self.width, self.points, scalars, self.history, self.boundaries, self.lengths
+            self.width, self.points, scalars, self.history, self.boundaries, self.lengths, bundle
         )
         net = built(self.network, shape)
         net = with_constant(net) if self.constant else net

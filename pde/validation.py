@@ -15,7 +15,7 @@ from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.trees import PyTree
 
 from .constant import changing, check_constant
-from .emulator import Conditions, Emulator, latest
+from .emulator import Conditions, Emulator
 from .fieldset import FieldSet
 from .frames import narrowed
 from .trained import TrainedEmulator
@@ -102,7 +102,7 @@ def _errors(emulator: Emulator) -> Callable[..., jax.Array]:
     def error(params: PyTree, before: jax.Array, after: jax.Array, given: Conditions) -> jax.Array:
         def one(pair: tuple) -> jax.Array:
             field, truth, key, conditions = pair
-            prediction = latest(emulator.step(params, key, field, conditions), emulator.history)
+            prediction = emulator.made(emulator.step(params, key, field, conditions))[0]
             return jnp.square(prediction - truth).mean()
 
         keys = jax.random.split(jax.random.key(KEY), len(before))

@@ -97,7 +97,7 @@ PROBLEMS: dict[str, Problem] = {
         frames=51,
         burn_in=0,
     ),
-    "kolmogorov": _solved("", "kolmogorov_2d", **_PLANE),
+    "kolmogorov": _solved("470da27bd2ed4a04", "kolmogorov_2d", **_PLANE),
     "decaying": _solved("b74928e2f794af38", "navier_stokes_2d", **_PLANE),
     # emulators see the feed
     "gray_scott": _solved(

@@ -111,8 +111,14 @@ class OneStep(NamedTuple):
         return jnp.concatenate([noisy, window[self.net.history :]])
 
     def next_field(self, field: jax.Array, prediction: jax.Array) -> jax.Array:
-        """The field after a scaled change, `u + c * prediction`."""
-        return pushed(field, per_channel(self.scale, prediction) * prediction)
+        """The field after a scaled change, `u + c * prediction`; of a bundle after each of its."""
+        frames = self.changes(field, prediction)
+        by = per_channel(self.scale, frames[0])
+        return pushed(field, (by * frames).reshape(prediction.shape), self.net.history)
+
+    def changes(self, field: jax.Array, prediction: jax.Array) -> jax.Array:
+        """A prediction as the scaled changes `[k, C, *space]` of its frames."""
+        return prediction.reshape(-1, len(field) // self.net.history, *field.shape[1:])
 
 
 class StepObjective:
@@ -121,10 +127,12 @@ class StepObjective:
     Attributes:
         ahead: frames that a training window has beyond the history.
         calls: of the network in a step.
+        bundle: frames that it makes.
     """
 
     ahead: ClassVar[int] = 1
     calls: ClassVar[int] = 1
+    bundle: ClassVar[int] = 1
 
     def one_step(self, net: FieldNetwork, scale: Scale) -> OneStep:
         """The step and its loss, with settings checked."""
@@ -163,7 +171,8 @@ class StepObjective:
 
         about = net.about + kind_and_settings("objective", self) + (("scale", scale),)
         frames = net.history + self.ahead
-        return Emulator(net.init, step, loss, frames, self.calls, net.history, about=about)
+        bundle = self.bundle
+        return Emulator(net.init, step, loss, frames, self.calls, net.history, None, about, bundle)
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ class ConvNext:
         axes = len(shape.grid)
         zero: tuple[Padding, ...] = ("zero",) * axes
         padding = zero if self.zero_padding else paddings(shape.boundaries, axes)
-        return field_network(ConvNextNet(self, shape.channels, padding), shape)
+        return field_network(ConvNextNet(self, shape.outputs, padding), shape)
 
 
 class ChannelNorm(nn.Module):

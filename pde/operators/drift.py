@@ -121,7 +121,7 @@ class Drift:
             raise ConfigError("dims", self.dims, expected, "take smaller patches, or fewer stages")
         if self.mixer == "attention" and any(n % min(self.window, n) for t in tokens for n in t):
             raise ConfigError("window", self.window, f"one that fills grids of tokens {tokens}")
-        module = DriftNet(self, shape.channels, paddings(shape.boundaries, len(grid)))
+        module = DriftNet(self, shape.outputs, paddings(shape.boundaries, len(grid)))
         return field_network(module, shape)
 
 

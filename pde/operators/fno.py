@@ -95,7 +95,7 @@ class Fno:
             limits = ", ".join(dict.fromkeys(map(str, most)))
             on = " x ".join(map(str, grid))
             raise ConfigError("modes", self.modes, f"at most {limits} on {on} points")
-        return field_network(FnoNet(self, shape.channels, padding), shape)
+        return field_network(FnoNet(self, shape.outputs, padding), shape)
 
 
 class SpectralConv(nn.Module):

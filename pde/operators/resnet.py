@@ -67,7 +67,7 @@ class Resnet:
         """
         check(self)
         padding = paddings(shape.boundaries, len(shape.grid))
-        return field_network(ResnetNet(self, shape.channels, padding), shape)
+        return field_network(ResnetNet(self, shape.outputs, padding), shape)
 
 
 class ResnetNet(nn.Module):

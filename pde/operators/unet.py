@@ -77,7 +77,7 @@ class Unet:
         check(self)
         check_powers(shape.grid, len(self.multipliers) - 1)
         padding = paddings(shape.boundaries, len(shape.grid))
-        return field_network(UnetNet(self, shape.channels, padding), shape)
+        return field_network(UnetNet(self, shape.outputs, padding), shape)
 
 
 class Block(nn.Module):
