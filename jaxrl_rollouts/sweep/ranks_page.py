@@ -16,7 +16,8 @@ def page(suite: Suite, name: str, cells: Cells) -> str:
     """The page as Markdown.
 
     Args:
-        suite: what was asked; its first metric is the one of which ratios are taken.
+        suite: what was asked. The first metric of either kind has a table, and ratios are of the
+            very first; ranks are over all.
         name: of the suite.
         cells: results that exist; the others stay empty.
     """
@@ -24,7 +25,7 @@ def page(suite: Suite, name: str, cells: Cells) -> str:
     done = sum(cell in cells for cell in wanted)
     lines = [f"# {suite.question}", "", f"{done} of {len(wanted)} cells are measured."]
     lines += [suite.tuning] if suite.tuning else []
-    for metric in (*suite.minimise, *suite.maximise):
+    for metric in (*[*suite.minimise][:1], *[*suite.maximise][:1]):
         lines += ["", f"**{suite.metrics[metric]}**", "", *_metric(suite, metric, cells)]
     lines += ["", f"Lowest to highest of {suite.seeds} seeds.", "", "## Over problems", ""]
     lines += [*_over(suite, cells), "", *_made(suite, name, cells), ""]
@@ -116,8 +117,9 @@ def _over(suite: Suite, cells: Cells) -> list[str]:
             ]
         lines.append(f"| {' | '.join(row)} |")
     said = (
-        f"Ranks are means over metrics and complete problems: {', '.join(notes)}. The ratio is the "
-        f"geometric mean over problems of {metric}."
+        f"Ranks are means over complete problems, {', '.join(notes)}, and over metrics: "
+        f"{'; '.join(suite.metrics[m] for m in compared)}. The ratio is the geometric mean over "
+        f"problems of {metric}."
     )
     return [*lines, "", said]
 
