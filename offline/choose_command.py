@@ -24,7 +24,7 @@ TRIALS = 3
 def choose(
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional],
     data: str = "",
-    estimators: tuple[Literal["models", "fqe", "is", "dr"], ...] = ("models", "fqe"),
+    estimators: tuple[Literal["models", "fqe", "is", "dr", "dice"], ...] = ("models", "fqe"),
     preset: Literal["smoke", "small", "long"] = "small",
     level: float = 0.9,
     trials: int = TRIALS,
@@ -50,10 +50,11 @@ def choose(
         runs: folders of runs, or of the policies they trained, all training seeds of which are
             compared; or files of DOPE's policies, .npz, and of D4RL, whose behaviour is taken.
         data: the log: a file or a name, as for `run offline`. Left out: what the runs learned from.
-        estimators: models (any policy), fqe (policies without a memory), is (importance sampling)
-            and dr (doubly robust, with fqe). The last two take policies that draw their actions
-            (SAC, CQL and what is built on them), and all estimators value them so. The first of
-            models and fqe gives the interval and the verdict.
+        estimators: models (any policy), fqe (policies without a memory), is (importance sampling),
+            dr (doubly robust, with fqe) and dice (visits, no memory). is and dr take policies that
+            draw their actions (SAC, CQL and what is built on them), and all estimators value them
+            so. The first of models and fqe gives the interval and the verdict; fqe does where the
+            models fail the check and it passes.
         preset: of the estimators' networks: smoke (shows that it runs), small, long.
         level: of the intervals.
         trials: also print which so many policies to try in the true environment.

@@ -130,7 +130,9 @@ def _line(row: Row, width: int) -> str:
         parts.append(f"beyond {row.beyond:.0%}")
     if row.members:
         parts.append(f"members {row.members}")
-    for name, value in (("fqe", row.fqe), ("is", row.is_), ("dr", row.dr)):
+    for name, value in zip(
+        ("fqe", "is", "dr", "dice"), (row.fqe, row.is_, row.dr, row.dice), strict=True
+    ):
         if math.isfinite(value):
             parts.append(f"{name} {format_number(value)}")
     return "  ".join([*parts, f"{row.verdict}: {row.why}"])

@@ -32,13 +32,14 @@ from ..worlds.fit import WorldModelConfig
 from . import estimates
 from .choice import Choice
 from .clones import clone
+from .dice import by_corrections
 from .estimates import Estimate
 from .importance import by_importance
 from .models import Models, fit_models
 from .policies import Choosable, Entry, entries_of
 from .verdict import deciding, headline, table_of
 
-Estimator = Literal["models", "fqe", "is", "dr"]
+Estimator = Literal["models", "fqe", "is", "dr", "dice"]
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
 NETWORKS = WorldModelConfig(
     members=6, elites=6, hidden_dims=(64,) * 3, variance="output", input_clip=10.0, max_epochs=30
@@ -102,7 +103,8 @@ def choose(
             `(name, function)` from observations `[B, S]` to actions `[B, A]` in their own units.
         data: the log; its rewards are what is counted.
         estimators: `models`, world models, for any policy; `fqe`, for those without a memory; `is`
-            and `dr`, for those with a density, whose actions are drawn then. The first of `models`
+            and `dr`, for those with a density, whose actions are drawn then; `dice`, for those
+            without a memory. The first of `models`
             and `fqe` gives the interval and the verdict; `fqe` does where the models fail the check
             on the data's own parts and it passes.
         config: settings, or the name of some: smoke, small, long.
@@ -150,11 +152,13 @@ def choose(
         fqe = replace(config.fqe, discount=gamma)
         critics = estimates.fit_critics(log, clones, entries, fqe, seed, context)
         found["fqe"] = estimates.by_critics(log, critics, entries, seed)
-    weighed = {
+    weighed: dict[str, Any] = {
         name: by_importance(log, clones, entries, None if name == "is" else critics)
         for name in ("is", "dr")
         if name in estimators
     }
+    if "dice" in estimators:
+        weighed["dice"] = by_corrections(log, entries, seed), None
     kept = models if isinstance(models, Models) else None
     found, note = deciding(found, log, kept)
     table, checked, behaviour = table_of(log, entries, found, weighed, kept, level)

@@ -31,7 +31,7 @@ class Row(NamedTuple):
         gain, gain_low, gain_high: the same of the difference to the data, on the same episodes.
         beyond: share of its steps where the models disagree more than anywhere on the data.
         members: with a finite value, of how many.
-        fqe, is_, dr: values by the others.
+        fqe, is_, dr, dice: values by the others.
         effective: episodes that importance sampling rests on; 0 of a policy without a density.
     """
 
@@ -49,6 +49,7 @@ class Row(NamedTuple):
     fqe: float = float("nan")
     is_: float = float("nan")
     dr: float = float("nan")
+    dice: float = float("nan")
     effective: float = 0.0
 
 
@@ -146,7 +147,7 @@ def table_of(
     log: Log,
     entries: Sequence[Entry],
     found: Mapping[str, Estimate],
-    weighed: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    weighed: Mapping[str, tuple[np.ndarray, np.ndarray | None]],
     models: Models | None,
     level: float,
 ) -> tuple[list[Row], Check, tuple[float, float, float]]:
@@ -168,7 +169,8 @@ def table_of(
             row = row._replace(fqe=float(other.value[number]))
         for kind, (values, sizes) in weighed.items():
             row = row._replace(**{"is_" if kind == "is" else kind: float(values[number])})
-            row = row._replace(effective=float(sizes[number]))
+            if sizes is not None:
+                row = row._replace(effective=float(sizes[number]))
         against = "" if other is None else _against(other, number, ends[0])
         more: Any = {"doubt": doubt, "no_value": first.why[number], "fqe_low": against}
         verdict, why = verdict_of(row, above, **more)
@@ -199,7 +201,7 @@ def _against(critics: Estimate, number: int, level: float) -> str:
 
 def _silent(row: Row, weighed: Mapping[str, Any]) -> str:
     """A word where importance sampling says nothing."""
-    if not weighed:
+    if not {"is", "dr"} & set(weighed):
         return ""
     if not row.effective:
         return "; no density for importance sampling"

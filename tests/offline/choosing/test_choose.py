@@ -120,7 +120,9 @@ def test_models_are_fitted_once_and_a_second_call_gives_the_same_bits(
     np.testing.assert_array_equal(again.draws[0], found.draws[0])
     folder = tmp_path / "models"
     written = choose(policies, data, ["models"], models=folder, **more)
-    read = choose(policies, data, ["models"], models=folder, **more)
+    read = choose(policies, data, ["models", "dice"], models=folder, **more)
+    assert read.table[0].dice > found.table[1].fqe and "dice" in str(read)
+    assert np.isnan(written.table[0].dice) and "density" not in read.table[0].why
     np.testing.assert_array_equal(written.draws, read.draws)
     np.testing.assert_array_equal(written.draws, again.draws)
     other = replace(CONFIG, models=replace(CONFIG.models, lr=2e-3))
@@ -229,7 +231,7 @@ def test_what_cannot_be_chosen_from_is_named(data: Dataset, found: Choice) -> No
 
     refused("estimators: found \\['is'\\], expected models or fqe", [up], data, ["is"])
     refused("fqe as well", [up], data, ["models", "dr"])
-    refused("estimators: found 'dice'", [up], data, ["dice"])
+    refused("estimators: found 'magic'", [up], data, ["magic"])
     refused("discount: found 1", [up], data, discount=1.0)
     refused("level: found 2", [up], data, level=2)
     refused("policies: found 'none'", [], data)

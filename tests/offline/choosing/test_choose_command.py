@@ -48,7 +48,7 @@ def test_it_prints_a_verdict_and_writes_three_files(
         ([], "--data: found '', expected the log, which .*cloned does not say: it is no run"),
         (["--out", "choose.txt"], "--out: found 'choose.txt'"),
         (["--undiscounted"], "--undiscounted"),
-        (["--estimators", "dice"], "dice"),
+        (["--estimators", "magic"], "magic"),
         (["--preset", "big"], "big"),
     ],
 )
