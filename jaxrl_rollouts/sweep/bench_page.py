@@ -33,13 +33,17 @@ def page(suite: Suite, name: str, cells: Cells, picture: str = "") -> str:
     methods = [m for m in dict.fromkeys([*suite.methods, *(m for _, m in cells)])]
     done = sum((d, m) in cells for d in suite.datasets for m in suite.methods)
     total = len(suite.datasets) * len(suite.methods)
-    lines = [f"# {suite.question}", "", f"{done} of {total} cells are measured; others are empty."]
+    lines = [f"# {suite.verdict or suite.question}", ""]
+    lines += [f"**Question.** {suite.question}", ""] if suite.verdict else []
+    lines += [f"{done} of {total} cells are measured; others are empty."]
     lines += ["", *_scores(suite, datasets, methods, cells), ""]
     lines += [
         f"Mean of the last {suite.last} evaluations. In brackets the {spread_name(suite.seeds)}."
     ]
     if suite.tuning:
         lines.append(suite.tuning)
+    for note in suite.notes:
+        lines += ["", note]
     lines += ["", "## Over all datasets", "", *_aggregates(suite, datasets, methods, cells)]
     lines += ["", f"![Performance profile]({picture})"] if picture else []
     lines += ["", "## Estimated and true value", "", *_values(suite, datasets, methods, cells)]

@@ -23,7 +23,11 @@ def page(suite: Suite, name: str, cells: Cells) -> str:
     """
     wanted = [(d, m) for m in suite.methods for d in suite.datasets if suite.has(d, m)]
     done = sum(cell in cells for cell in wanted)
-    lines = [f"# {suite.question}", "", f"{done} of {len(wanted)} cells are measured."]
+    lines = [
+        f"# {suite.verdict or suite.question}",
+        "",
+        f"{done} of {len(wanted)} cells are measured.",
+    ]
     lines += [suite.tuning] if suite.tuning else []
     for metric in (*[*suite.minimise][:1], *[*suite.maximise][:1]):
         lines += ["", f"**{suite.metrics[metric]}**", "", *_metric(suite, metric, cells)]

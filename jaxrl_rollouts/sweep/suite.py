@@ -72,6 +72,8 @@ class Suite:
         reference: key of the method that others are compared with.
         options: of every run. A table in it, or in a method's, has those of a group.
         tuning: how hyper-parameters were chosen, one sentence.
+        verdict: the page's title once there is an answer, with its scope and number of seeds.
+        notes: paragraphs of the page, of what was found in the numbers.
         dataset_option, method_option: of the job; "" for none.
         groups: of datasets, by name.
         minimise, maximise: metrics by key, of which the lowest or the highest is the best: the
@@ -88,6 +90,8 @@ class Suite:
     reference: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     tuning: str = ""
+    verdict: str = ""
+    notes: tuple[str, ...] = ()
     dataset_option: str = "dataset"
     method_option: str = "method"
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -218,6 +219,9 @@ def test_the_page(suite: Suite, filled: Path, tmp_path: Path) -> None:
     # Scores on d-one, returns on d-two, with the range of two seeds.
     assert "| BC | 5.5 [5.0, 6.0] | 11.0 [10.0, 12.0] |" in text
     assert "| MOPO | 10.5 [10.0, 11.0] | 21.0 [20.0, 22.0] |" in text
+    concluded = replace(suite, verdict="BC loses", notes=("Why: c.",))
+    title, *_, rest = page(concluded, "tiny", cells).partition("**Question.** ")
+    assert title == "# BC loses\n\n" and rest.startswith(suite.question) and "\nWhy: c.\n" in rest
     assert "range of 2 seeds" in text and "P(better than BC)" in text
     assert "| d-two | MOPO | 5.1 | 2.1 | 1 |" in text
     table = read_table(filled)
