@@ -69,7 +69,16 @@ def sample(replay: Replay, key: jax.Array, count: int) -> PyTree:
     An empty buffer has nothing to draw: its rows come back as NaN (floats) or zero, so that a
     loss computed on them is caught as non-finite rather than learned from.
     """
-    index = jax.random.randint(key, (count,), 0, jnp.maximum(replay.size, 1))
+    return rows_at(replay, drawn_rows(replay, key, count))
+
+
+def drawn_rows(replay: Replay, key: jax.Array, count: int) -> jax.Array:
+    """Which rows `sample` takes, `[count]` int32."""
+    return jax.random.randint(key, (count,), 0, jnp.maximum(replay.size, 1))
+
+
+def rows_at(replay: Replay, index: jax.Array) -> PyTree:
+    """The rows that `drawn_rows` names, as `sample` gives them."""
 
     def take(leaf: jax.Array) -> jax.Array:
         rows = leaf[index]

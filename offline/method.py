@@ -167,6 +167,7 @@ def learn(
     draw: Callable[[jax.Array], Any],
     updates: int,
     drawn: Any = None,
+    unroll: int = 1,
 ) -> tuple[Any, dict[str, jax.Array]]:
     """`updates` gradient steps as one scan.
 
@@ -174,9 +175,11 @@ def learn(
         agent: whose.
         state: of it.
         key: consumed.
-        draw: `key -> batch`, called for every step.
+        draw: `key -> batch`, called for every step; of an entry of `drawn`, where that is given.
         updates: a multiple of the agent's period.
-        drawn: the batches, leaves `[updates, ...]`, where they were drawn before.
+        drawn: of every step, leaves `[updates, ...]`: its batch, or which rows it takes. Or the
+            function that makes them of the steps' keys `[updates]`, all before the first step.
+        unroll: as for `gradient_steps`.
 
     Returns:
         The state, and metrics averaged over the steps that moved the actor.
@@ -184,17 +187,20 @@ def learn(
 
     def step(state: Any, given: Any, **moves: bool) -> tuple[Any, dict[str, jax.Array]]:
         (batch_key, update_key), ready = given
-        batch = draw(batch_key) if ready is None else ready
+        batch = draw(batch_key if ready is None else ready)
         return agent.update(state, update_key, batch, **moves)
 
-    return gradient_steps(step, state, (step_keys(key, updates), drawn), agent.period)
+    keys = step_keys(key, updates)
+    drawn = drawn(keys[:, 0]) if callable(drawn) else drawn
+    return gradient_steps(step, state, (keys, drawn), agent.period, unroll)
 
 
 def gradient_steps(
-    step: Callable[..., Any], state: PyTree, given: PyTree, period: int
+    step: Callable[..., Any], state: PyTree, given: PyTree, period: int, unroll: int = 1
 ) -> tuple[PyTree, dict[str, jax.Array]]:
     """`step(state, given[i], **moves)` for every i, as one scan; metrics are means over the steps
-    in which everything moved. Where `period` is above 1 `actor` says whether the policy does."""
+    in which everything moved. Where `period` is above 1 `actor` says whether the policy does.
+    `unroll` steps, rounded up to whole periods, are one pass of the loop."""
 
     def group(state: PyTree, given: PyTree) -> tuple[PyTree, dict[str, jax.Array]]:
         metrics: dict[str, jax.Array] = {}
@@ -205,7 +211,7 @@ def gradient_steps(
         return state, metrics
 
     grouped = jax.tree.map(lambda x: x.reshape(-1, period, *x.shape[1:]), given)
-    state, metrics = jax.lax.scan(group, state, grouped)
+    state, metrics = jax.lax.scan(group, state, grouped, unroll=-(-unroll // period))
     return state, jax.tree.map(lambda x: x.mean(), metrics)
 
 

@@ -21,7 +21,7 @@ from jaxrl_rollouts.scaler import Scaler, fit_scaler_by_blocks
 
 from ..data import Dataset, Transitions, sample_batch, to_device
 from ..data.streamed import columns_of
-from ..data.transitions import RewardScale, RewardView, drawn_rows, reward_scale
+from ..data.transitions import RewardScale, RewardView, drawn_rows, reward_scale, rows_at
 from ..method import (
     Agent,
     AgentConfig,
@@ -46,11 +46,14 @@ class ModelFree(Method):
             difference of the highest and lowest return; `minus_one`; `standard`, of mean 0 and
             deviation 1; or a scale and a shift.
         per_iteration: gradient steps of one iteration of the loop at most.
+        unroll: gradient steps in one pass of the compiled loop. More leave a GPU less idle between
+            kernels, take longer to compile, and may round differently.
     """
 
     reads_disk: ClassVar[bool] = True
     reward: RewardView = "raw"
     per_iteration: int = positive(1000)
+    unroll: int = positive(1)
 
     def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
         """The agent; every agent's settings have it."""
@@ -86,6 +89,7 @@ class ModelFree(Method):
             batch_size=self.batch_size,
             per_iteration=per,
             steps=iterations * per,
+            unroll=self.unroll,
         )
         scale = reward_scale(task.dataset, self.reward)
         data = self.device_rows(task.dataset, scale, per)
@@ -123,6 +127,7 @@ def make_model_free(
     per_iteration: int = 1000,
     draw: Callable[[Any, jax.Array, int], Any] = sample_batch,
     steps: int | None = None,
+    unroll: int = 1,
 ) -> Learner:
     """A learner whose data are rows. Equal arguments give the same functions.
 
@@ -134,6 +139,7 @@ def make_model_free(
         per_iteration: gradient steps in one `update`; a multiple of the agent's period.
         draw: `(dataset, key, rows) -> batch`; `synther.mixing` makes others.
         steps: of the whole training, over which rates with a `cosine` fall; None keeps them.
+        unroll: as for `ModelFree`.
 
     Raises:
         ConfigError: a setting is out of range.
@@ -143,7 +149,7 @@ def make_model_free(
         raise ConfigError("batch_size, per_iteration", found, "both at least 1")
     steps = steps if getattr(config, "cosine", False) else None
     sizes = observation_size, action_size
-    return _bind(config, sizes, batch_size, per_iteration, draw, steps)
+    return _bind(config, sizes, batch_size, per_iteration, draw, steps, unroll)
 
 
 @functools.lru_cache(maxsize=32)
@@ -154,6 +160,7 @@ def _bind(
     per_iteration: int,
     draw: Any,
     steps: int | None,
+    unroll: int,
 ) -> Learner:
     agent = config.make(*sizes, steps)
     if per_iteration % agent.period:
@@ -168,12 +175,17 @@ def _bind(
         state: ModelFreeState, dataset: Transitions | Drawn
     ) -> tuple[ModelFreeState, dict[str, jax.Array]]:
         learn_key, key = jax.random.split(state.key)
-        drawn = dataset.batches if isinstance(dataset, Drawn) else None
-
-        def batch(key: jax.Array) -> Any:
-            return draw(dataset, key, batch_size)
-
-        agent_state, metrics = learn(agent, state.agent, learn_key, batch, per_iteration, drawn)
+        if isinstance(dataset, Drawn):
+            drawn, batch = dataset.batches, lambda rows: rows
+        elif draw is sample_batch:
+            # Which rows, for all steps at once: in the loop each draw would be kernels of its own.
+            count = dataset.rewards.shape[0]
+            drawn = jax.vmap(lambda key: drawn_rows(key, batch_size, count))
+            batch = functools.partial(rows_at, dataset)
+        else:
+            drawn, batch = None, lambda key: draw(dataset, key, batch_size)
+        more = {"drawn": drawn, "unroll": unroll}
+        agent_state, metrics = learn(agent, state.agent, learn_key, batch, per_iteration, **more)
         return ModelFreeState(agent_state, key), metrics
 
     return Learner(agent, init, update, per_iteration)

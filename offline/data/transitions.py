@@ -205,6 +205,11 @@ def sample_batch(transitions: Transitions, key: jax.Array, batch: int) -> Transi
     if batch < 1 or count < 1:
         raise ValueError(f"batch, rows: found {batch}, {count}, expected at least 1 of each")
     rows = drawn_rows(key, batch, count)
+    return rows_at(transitions, rows)
+
+
+def rows_at(transitions: Any, rows: jax.Array) -> Any:
+    """The rows of every column that `drawn_rows` names."""
     return jax.tree.map(lambda column: column[rows], transitions)
 
 

@@ -30,7 +30,7 @@ from jaxrl_rollouts.trees import PyTree
 from ..agents import AGENTS
 from ..agents.sac import SacConfig
 from ..data import Transitions, to_device
-from ..data.transitions import RewardView, reward_scale
+from ..data.transitions import RewardView, drawn_rows, reward_scale, rows_at
 from ..method import (
     Agent,
     AgentConfig,
@@ -132,7 +132,7 @@ class ModelBased(Method):
         world: world models.
         rollouts: how often and how far they are rolled.
         real_ratio: of a batch that comes from the dataset.
-        reward: view of the rewards that is learned from, see `ModelFree`.
+        reward, unroll: see `ModelFree`.
     """
 
     imagines: ClassVar[bool] = True
@@ -143,6 +143,7 @@ class ModelBased(Method):
     steps: int = positive(3_000_000)
     real_ratio: float = fraction(0.05)
     reward: RewardView = "raw"
+    unroll: int = positive(1)
 
     # What a method may say of its own ------------------------------------------------------------
 
@@ -313,18 +314,24 @@ def update(
     world = world._replace(world=own.rolled(learned, data.world))
     buffer = replay.add(state.imagined, *own.rows(trajectory, world))
 
-    def learn(state: Learning, key: jax.Array, **moves: bool) -> Any:
-        # A fixed number of rows, not a random one: shapes are static.
-        from_data = round(method.batch_size * method.real_ratio)
+    # A fixed number of rows, not a random one: shapes are static.
+    from_data = round(method.batch_size * method.real_ratio)
+
+    def drawn(key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         real_key, imagined_key, _, key = jax.random.split(key, 4)
-        index = jax.random.randint(real_key, (from_data,), 0, data.real.rewards.shape[0])
-        real = jax.tree.map(lambda x: x[index], data.real)
-        imagined = replay.sample(buffer, imagined_key, method.batch_size - from_data)
+        index = drawn_rows(real_key, from_data, data.real.rewards.shape[0])
+        other = replay.drawn_rows(buffer, imagined_key, method.batch_size - from_data)
+        return index, other, key
+
+    def learn(state: Learning, given: tuple[jax.Array, ...], **moves: bool) -> Any:
+        index, other, key = given
+        real, imagined = rows_at(data.real, index), replay.rows_at(buffer, other)
         # The parts apart: methods treat imagined rows unlike real ones.
         return own.learn(state, Given(agent, key, real, imagined, world), **moves)
 
-    keys = jax.random.split(learn_key, method.rollouts.every)
-    learned, metrics = gradient_steps(learn, learned, keys, agent.period)
+    # Which rows, for all steps at once: in the loop each draw would be kernels of its own.
+    given = jax.vmap(drawn)(jax.random.split(learn_key, method.rollouts.every))
+    learned, metrics = gradient_steps(learn, learned, given, agent.period, method.unroll)
     valid = jnp.maximum(trajectory.valid.sum(), 1)
     metrics["imagined_reward"] = trajectory.steps.rewards.sum() / valid
     metrics["imagined_uncertainty"] = trajectory.steps.uncertainties.sum() / valid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.rebrac import RebracConfig, make_rebrac, with_next_actions
 from jaxrl_rollouts.offline.agents.sac import EdacConfig, SacConfig
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig, make_td3_bc
-from jaxrl_rollouts.offline.data import Transitions, to_device
+from jaxrl_rollouts.offline.data import Transitions, sample_batch, to_device
 from jaxrl_rollouts.offline.method import observation_scaler
 
 S, A, B = 3, 2, 16
@@ -102,3 +103,22 @@ def test_a_rate_falls_to_zero_over_the_steps_of_the_training() -> None:
     shares = 0.5 * (1 + np.cos(np.pi * np.arange(8) / 8))
     np.testing.assert_allclose(moved[8][0], moved[None][0], rtol=1e-5)
     assert moved[8][7] < 0.2 * moved[None][7] and shares[7] < 0.05
+
+
+@pytest.mark.parametrize("unroll", [3, 100])
+def test_an_unrolled_loop_takes_the_same_steps(unroll: int) -> None:
+    """On the rows that a draw in every step takes: `sample_batch` of the step's key."""
+    data = to_device(normal_rows(64, S, A, 0))
+    sizes = {"batch_size": 8, "per_iteration": 10}
+
+    def in_the_loop(rows: Transitions, key: jax.Array, batch: int) -> Transitions:
+        return sample_batch(rows, key, batch)
+
+    plain = make_model_free(BC, S, A, **sizes, draw=in_the_loop)
+    unrolled = make_model_free(BC, S, A, **sizes, unroll=unroll)
+    (state, found), (other, metrics) = (
+        jax.jit(learner.update)(plain.init(KEY, data), data) for learner in (plain, unrolled)
+    )
+    np.testing.assert_array_equal(*map(jax.random.key_data, (state.key, other.key)))
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6)
+    jax.tree.map(close, (state.agent, found), (other.agent, metrics))
