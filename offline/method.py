@@ -210,7 +210,7 @@ def gradient_steps(
             state, metrics = step(state, jax.tree.map(lambda x, i=i: x[i], given), **moves)
         return state, metrics
 
-    grouped = jax.tree.map(lambda x: x.reshape(-1, period, *x.shape[1:]), given)
+    grouped = jax.tree.map(lambda x: x.reshape(len(x) // period, period, *x.shape[1:]), given)
     state, metrics = jax.lax.scan(group, state, grouped, unroll=-(-unroll // period))
     return state, jax.tree.map(lambda x: x.mean(), metrics)
 
