@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -18,11 +18,21 @@ from jaxrl_rollouts.offline.environments.plane import PLANE, reward
 from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.model_based import ModelBased, Rollouts, bind
 from jaxrl_rollouts.offline.methods.ravl import Ravl
+from jaxrl_rollouts.offline.training import train_learner
 from jaxrl_rollouts.offline.worlds.dynamics import true_dynamics
 from jaxrl_rollouts.record.context import RunContext
 
-from . import edge_of_reach_plane as edge_of_reach
-from .plane import BoxDistance, Reach, ValueGrid, optimal_value, sample_region
+from .plane import (
+    OraclePatch,
+    Reach,
+    critics_look,
+    imagination,
+    optimal_return,
+    plane_evaluator,
+    sample_region,
+    square,
+    value_map,
+)
 
 BASE, PATCHED = "base", "oracle patch"
 # V*, which the oracle tells, counts no entropy: targets that do (a cost, where a policy is narrow)
@@ -31,11 +41,17 @@ HARD = SacConfig(hidden_dims=(64, 64), tau=0.02, backup_entropy=False)
 
 
 @dataclass(frozen=True)
-class Config(edge_of_reach.PlaneBudget):
+class Config:
     """Data, nets and cadence; the same for every method.
 
     Attributes:
+        seeds: runs side by side, each with its own networks and random numbers.
         seed: of the random numbers; the same one gives the same numbers.
+        rows: single steps of random actions; the goal is at (7, 7).
+        agent: the actor-critic.
+        epochs: rounds of model rollouts followed by updates.
+        evaluations: of the agents, spread evenly over the `epochs`.
+        starts: start states of an evaluation.
         half_width: of the box that holds the data, and the start states.
         horizons: steps of rollouts (k); at the last one the diagnosis is made.
         ravl: numbers of critics (N) and strengths of their diversity (eta).
@@ -44,9 +60,13 @@ class Config(edge_of_reach.PlaneBudget):
         probes: states on which the critics are compared, within reach and at its edge.
     """
 
-    rows: int = positive(5_000)
+    seeds: int = positive(5)
     seed: int = 0
+    rows: int = positive(5_000)
     agent: SacConfig = HARD
+    epochs: int = positive(100)
+    evaluations: int = positive(20)
+    starts: int = positive(128)
     half_width: float = number(6.0, above=0)
     horizons: tuple[int, ...] = positive((4, 6, 8))
     ravl: tuple[tuple[int, float], ...] = ((5, 1.0), (10, 1.0), (10, 10.0), (20, 10.0))
@@ -55,7 +75,8 @@ class Config(edge_of_reach.PlaneBudget):
     probes: int = positive(1024)
 
     def validate(self) -> None:
-        super().validate()
+        if self.epochs % self.evaluations:
+            raise ConfigError("evaluations", self.evaluations, f"a divisor of epochs {self.epochs}")
         if not self.horizons or not self.ravl:
             raise ConfigError("horizons, ravl", (self.horizons, self.ravl), "at least one of each")
 
@@ -63,20 +84,19 @@ class Config(edge_of_reach.PlaneBudget):
     def arms(self) -> dict[str, ModelBased]:
         """Every method that is trained, by what it is called."""
         names = ("agent", "rollouts", "batch_size")
-        base = Base(real_ratio=0.0, **{name: getattr(self, name) for name in names})
-        same: dict[str, Any] = {f.name: getattr(base, f.name) for f in fields(base)}
-        ravl = {}
+        same: Any = {name: getattr(self, name) for name in names} | {"real_ratio": 0.0}
+        patched = OraclePatch(**same, half_width=self.half_width)
+        found: dict[str, ModelBased] = {BASE: Base(**same), PATCHED: patched}
         for n, eta in self.ravl:
-            same["agent"] = replace(self.agent, num_critics=n, eta=eta)
-            ravl[f"ravl {n}, {eta:g}"] = Ravl(**same)
-        return {BASE: base, PATCHED: base, **ravl}
+            agent = replace(self.agent, num_critics=n, eta=eta)
+            found[f"ravl {n}, {eta:g}"] = Ravl(**same | {"agent": agent})
+        return found
 
 
 class PlaneData(NamedTuple):
     """What every run shares; `square` `[N, N, 2]` are the states on the maps."""
 
     rows: Transitions
-    optimum: ValueGrid
     square: jax.Array
 
 
@@ -91,15 +111,14 @@ def plane_box(key: jax.Array, steps: int, half_width: float) -> Transitions:
 
 
 def prepare(config: Config) -> PlaneData:
-    """Data in the box, and the optimum."""
+    """Data in the box, and the states on the maps."""
     rows = plane_box(jax.random.key(config.seed), config.rows, config.half_width)
-    optimum = jax.jit(optimal_value, static_argnums=0)(config.agent.discount)
-    return PlaneData(rows, optimum, edge_of_reach.square(18.0, 109))
+    return PlaneData(rows, square(18.0, 109))
 
 
-def reach_of(config: Config, horizon: int) -> Reach:
-    """Where so many steps from the box lead."""
-    return Reach(BoxDistance(config.half_width), horizon)
+def optimum(config: Config, states: jax.Array) -> np.ndarray:
+    """V* of `[..., 2]` states, exactly."""
+    return np.asarray(optimal_return(states, discount=config.agent.discount, horizon=None))
 
 
 def train_all(config: Config, data: PlaneData, context: RunContext | None) -> Grid:
@@ -107,27 +126,32 @@ def train_all(config: Config, data: PlaneData, context: RunContext | None) -> Gr
 
     At the last horizon the cells also hold a `map`, the value of every state of the plane.
     """
-    keys = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
+    train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
     methods = config.arms
 
     def train(name: str, horizon: int, stage: str) -> Cell:
-        reach, method = reach_of(config, horizon), methods[name]
-        if name == PATCHED:
-            method = edge_of_reach.oracle_patch(method, reach, data.optimum)
-        method = replace(method, rollouts=replace(config.rollouts, length=horizon))
+        reach = Reach(config.half_width, horizon)
+        method = replace(methods[name], rollouts=replace(config.rollouts, length=horizon))
         learner = bind(method.program(), true_dynamics(PLANE), 2, 2)
-        imagined = edge_of_reach.imagination(method, data.rows, ())
-        look = edge_of_reach.critics_look(learner.agent, reach, config.probes)
-        trained = edge_of_reach.train_on_plane(
-            config, learner, imagined, keys, look, stage=stage, context=context
+        look = critics_look(learner.agent, reach, config.probes)
+        trained = train_learner(
+            learner,
+            imagination(method, data.rows, ()),
+            train_key,
+            seeds=config.seeds,
+            iterations=config.epochs,
+            evaluate=plane_evaluator(learner, play_key, config.starts, config.agent.discount, look),
+            evaluate_every=config.epochs // config.evaluations,
+            stage=stage,
+            context=context,
         )
-        truth = float(data.optimum(sample_region(reach, reach.edge, config.probes)).mean())
+        truth = optimum(config, sample_region(reach, reach.edge, config.probes)).mean()
 
         def measure() -> dict[str, np.ndarray]:
             said, states = trained.history.last, trained.state.agent
             found = {"excess": said("q_edge") - said("gap_edge") - truth}
             if horizon == config.horizons[-1]:
-                found["map"] = edge_of_reach.value_map(learner.agent, states, data.square)
+                found["map"] = value_map(learner.agent, states, data.square)
             return found
 
         updates, rate = config.rollouts.every, bootstrap_rate(config.agent)

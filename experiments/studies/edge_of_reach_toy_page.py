@@ -14,7 +14,7 @@ from jaxrl_rollouts.offline.environments import plane
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
-from .edge_of_reach_toy_cells import BASE, PATCHED, Config, PlaneData, reach_of
+from .edge_of_reach_toy_cells import BASE, PATCHED, Config, PlaneData, optimum
 from .plane import Reach
 
 SOURCE = LISTINGS["edge_of_reach_toy"].source
@@ -83,10 +83,10 @@ def _plane_axes(ax: Axes, data: PlaneData, reach: Reach) -> np.ndarray:
 
 def draw_values(report: Report, config: Config, data: PlaneData, grid: Grid) -> None:
     """Values over the plane: base, patched base, RAVL's last arm, and the optimum."""
-    last, reach = list(grid)[-1], reach_of(config, config.horizons[-1])
+    last, reach = list(grid)[-1], Reach(config.half_width, config.horizons[-1])
     names = {BASE: BASE, PATCHED: "base + oracle at the edge", last: last}
     maps = {title: np.median(grid[method]["map"], axis=0) for method, title in names.items()}
-    maps["V* (exact)"] = np.asarray(data.optimum(data.square))
+    maps["V* (exact)"] = optimum(config, data.square)
     palette = matplotlib.colormaps["viridis"].with_extremes(over=IMPOSSIBLE)
     style = {"cmap": palette, "norm": Normalize(0, 100), "shading": "nearest", "rasterized": True}
     caption = (

@@ -32,8 +32,7 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.history import History
 
 from .blend import blend_worlds, blended_dynamics
-from .edge_of_reach_plane import OWN_WORLDS, imagination
-from .plane import optimal_return
+from .plane import OWN_WORLDS, imagination, optimal_return
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from jaxrl_rollouts.experiments.studies.bandit_beliefs import Beliefs, FittedRew
 from jaxrl_rollouts.experiments.studies.bandit_task import TEST_ARMS, Arms
 from jaxrl_rollouts.experiments.studies.edge_of_reach_toy import EXPERIMENT as TOY
 from jaxrl_rollouts.experiments.studies.edge_of_reach_toy_page import add_claims as toy_claims
+from jaxrl_rollouts.experiments.studies.plane import Reach
 from jaxrl_rollouts.experiments.studies.true_dynamics_cells import (
     DialConfig,
     complete,
@@ -208,7 +209,7 @@ def test_claims_are_of_the_shortest_and_the_longest(diverges: bool) -> None:
 
 
 def test_the_edge_on_the_plane_is_exact_and_arms_differ_in_critics_only() -> None:
-    reach = toy.reach_of(toy.Config(half_width=2.0), 10)
+    reach = Reach(2.0, 10)
     states = jnp.array([[0.0, 1.9], [10.9, 0.0], [11.1, 0.0], [-3.0, -12.0], [0.0, 12.1]])
     assert reach.within(states).tolist() == [True, True, False, False, False]
     assert reach.edge(states).tolist() == [False, False, True, True, False]
