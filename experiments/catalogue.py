@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from jaxrl_rollouts.plugins import ExperimentInfo
 
-MUJOCO, GYMNAX, PDE = "the extra mujoco", "the extra gymnax", "the extra pde"
+MUJOCO, PDE = "the extra mujoco", "the extra pde"
 GOALS = "the project's goals"
 LIPPE = "Lippe et al. 2023 (arXiv 2308.05732)"
 NEUBAY = "Ni et al. 2025 (NEUBAY, arXiv 2512.04341)"
@@ -120,8 +120,6 @@ _LISTED = (
         "MBPO, MOPO, MOBILE and RAVL from a learned model to the true one",
         f"{SIMS}, error-free dynamics",
         minutes={"smoke": None, "cpu": 84, "paper": None},
-        needs={"cpu": (GYMNAX,), "paper": (GYMNAX,)},
-        prepare=f"{_NEEDS}:of_dials",
     ),
     ExperimentInfo(
         "trust_pde",

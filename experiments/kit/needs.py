@@ -8,7 +8,6 @@ from typing import Any
 
 from jaxrl_rollouts.errors import MissingExtraError
 from jaxrl_rollouts.offline.behaviours.made import MADE, load
-from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.matching import environment_of
 from jaxrl_rollouts.offline.task import line_of
 
@@ -21,13 +20,6 @@ def check_datasets(names: Iterable[str], *, play: bool = True) -> list[str]:
             dataset = load(name)
             lines.append(line_of(dataset, environment_of(dataset) if play else None))
     return lines
-
-
-def check_environments(names: Iterable[str]) -> list[str]:
-    """Make every environment."""
-    for name in dict.fromkeys(names):
-        make(name)
-    return []
 
 
 def check_solver(config: Any) -> list[str]:
@@ -50,8 +42,3 @@ def of_dataset(config: Any) -> list[str]:
 
 def of_pairs(config: Any) -> list[str]:
     return check_datasets((name for pair in config.pairs for name in pair), play=False)
-
-
-def of_dials(config: Any) -> list[str]:
-    dials = (config.plane, config.standard)
-    return check_environments(dial.environment for dial in dials if dial is not None)
