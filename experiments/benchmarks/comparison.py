@@ -21,18 +21,20 @@ from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.offline.agents.bc import BcConfig
-from jaxrl_rollouts.offline.agents.cql import CqlConfig
-from jaxrl_rollouts.offline.agents.iql import IqlConfig
-from jaxrl_rollouts.offline.agents.model_free import make_model_free
-from jaxrl_rollouts.offline.agents.sac import SacConfig
-from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
+from jaxrl_rollouts.offline.agents.bc import Bc
+from jaxrl_rollouts.offline.agents.cql import Cql
+from jaxrl_rollouts.offline.agents.iql import Iql
+from jaxrl_rollouts.offline.agents.sac import Sac
+from jaxrl_rollouts.offline.agents.td3_bc import Td3Bc
 from jaxrl_rollouts.offline.behaviours.made import PENDULUM, load
-from jaxrl_rollouts.offline.data import Dataset, Transitions, episode_returns, to_device
-from jaxrl_rollouts.offline.data.transitions import RewardView, reward_scale
+from jaxrl_rollouts.offline.data import Dataset, Transitions, episode_returns
+from jaxrl_rollouts.offline.data.transitions import reward_scale
 from jaxrl_rollouts.offline.environments import Environment, make
 from jaxrl_rollouts.offline.evaluation import evaluate
-from jaxrl_rollouts.offline.training import evaluator, look_keys, train_learner
+from jaxrl_rollouts.offline.job import train_method
+from jaxrl_rollouts.offline.method import Job
+from jaxrl_rollouts.offline.task import keys_of
+from jaxrl_rollouts.offline.training import look_keys
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.reports.statistics import spread
@@ -40,14 +42,13 @@ from jaxrl_rollouts.reports.statistics import spread
 from ..catalogue import LISTINGS
 from .peer import PEERS, Peer, Theirs, check_interpreter
 
-AGENTS: Mapping[str, Any] = {
-    "bc": BcConfig(),
-    "td3_bc": Td3BcConfig(),
-    "iql": IqlConfig(cosine=False),
-    "cql": CqlConfig(normalize_obs=False),  # d3rlpy takes observations as they are
-    "sac": SacConfig(),
+METHODS: Mapping[str, Any] = {
+    "bc": Bc(),
+    "td3_bc": Td3Bc(),
+    "iql": Iql(cosine=False),
+    "cql": Cql(normalize_obs=False),  # d3rlpy takes observations as they are
+    "sac": Sac(),
 }
-REWARDS: Mapping[str, RewardView] = {"iql": "iql"}  # of both sides; raw for the others
 PEER = PEERS / "d3rlpy_returns.py"
 OURS, THEIRS = "ours", "d3rlpy"
 
@@ -70,7 +71,7 @@ class Config:
     """
 
     datasets: tuple[str, ...] = ("halfcheetah-medium-mini-v1", "hopper-medium-replay-mini-v1")
-    agents: tuple[str, ...] = tuple(AGENTS)
+    agents: tuple[str, ...] = tuple(METHODS)
     width: int = positive(256)
     layers: int = positive(2)
     batch: int = positive(256)
@@ -82,8 +83,8 @@ class Config:
     peer_python: str = ""
 
     def validate(self) -> None:
-        if not self.agents or set(self.agents) - set(AGENTS):
-            raise ConfigError("agents", self.agents, f"names out of {', '.join(AGENTS)}")
+        if not self.agents or set(self.agents) - set(METHODS):
+            raise ConfigError("agents", self.agents, f"names out of {', '.join(METHODS)}")
         if self.updates % self.per_iteration:
             expected = f"a multiple of per_iteration {self.per_iteration}"
             raise ConfigError("updates", self.updates, expected)
@@ -91,52 +92,49 @@ class Config:
             check_interpreter("peer_python", self.peer_python, "d3rlpy")
 
 
-def our_agent(name: str, config: Config) -> Any:
-    """An agent with the networks that are compared; all else is its paper's."""
-    return replace(AGENTS[name], hidden_dims=(config.width,) * config.layers)
+def our_method(name: str, config: Config) -> Any:
+    """A method with the networks and lengths that are compared; all else is its paper's."""
+    sizes = {"hidden_dims": (config.width,) * config.layers, "batch_size": config.batch}
+    return replace(METHODS[name], **sizes, steps=config.updates, per_iteration=config.per_iteration)
+
+
+_RATES = {"actor_learning_rate": "actor_lr", "critic_learning_rate": "critic_lr"}
+_BOTH = {**_RATES, "gamma": "discount", "tau": "tau", "n_critics": "num_critics"}
+_SOFT = {**_BOTH, "initial_temperature": "initial_alpha"}
+# d3rlpy's settings that say the same as ours, by agent.
+SAME: Mapping[str, Mapping[str, str]] = {
+    "bc": {"learning_rate": "actor_lr"},
+    "td3_bc": {
+        **_BOTH,
+        "alpha": "alpha",
+        "target_smoothing_sigma": "policy_noise",
+        "target_smoothing_clip": "noise_clip",
+        "update_actor_interval": "policy_freq",
+    },
+    "iql": {
+        **_BOTH,
+        "expectile": "expectile",
+        "weight_temp": "beta",
+        "max_weight": "exp_adv_max",
+    },
+    "sac": _SOFT,
+    "cql": {
+        **_SOFT,
+        "conservative_weight": "weight",
+        "n_action_samples": "num_actions",
+        "soft_q_backup": "backup_entropy",
+    },
+}
+# Without the multiplier of the conservative weight.
+FIXED = {"cql": {"initial_alpha": 1.0, "alpha_learning_rate": 0.0}}
 
 
 def their_options(name: str, ours: Any) -> dict[str, Any]:
     """d3rlpy's settings that say the same as `ours`."""
-    if name == "bc":
-        return {"learning_rate": ours.actor_lr}
-    both = {
-        "actor_learning_rate": ours.actor_lr,
-        "critic_learning_rate": ours.critic_lr,
-        "gamma": ours.discount,
-        "tau": ours.tau,
-        "n_critics": ours.num_critics,
-    }
-    if name == "td3_bc":
-        return both | {
-            "alpha": ours.alpha,
-            "target_smoothing_sigma": ours.policy_noise,
-            "target_smoothing_clip": ours.noise_clip,
-            "update_actor_interval": ours.policy_freq,
-        }
-    if name == "iql":
-        return both | {
-            "expectile": ours.expectile,
-            "weight_temp": ours.beta,
-            "max_weight": ours.exp_adv_max,
-        }
-    soft = {
-        "temp_learning_rate": ours.alpha_lr if ours.learn_alpha else 0.0,
-        "initial_temperature": ours.initial_alpha,
-    }
-    if name == "sac":
-        return both | soft
-    return (
-        both
-        | soft
-        | {
-            "conservative_weight": ours.weight,
-            "n_action_samples": ours.num_actions,
-            "soft_q_backup": ours.backup_entropy,
-            "initial_alpha": 1.0,
-            "alpha_learning_rate": 0.0,  # without the multiplier
-        }
-    )
+    options = {theirs: getattr(ours, mine) for theirs, mine in SAME[name].items()}
+    if name in ("sac", "cql"):
+        options["temp_learning_rate"] = ours.alpha_lr if ours.learn_alpha else 0.0
+    return options | FIXED.get(name, {})
 
 
 class Trained(NamedTuple):
@@ -148,32 +146,16 @@ class Trained(NamedTuple):
 
 def play_keys(config: Config) -> jax.Array:
     """Random numbers of the last evaluation's episodes, `[seeds]`; the same for both sides."""
-    key = jax.random.fold_in(jax.random.key(config.seed), 2)
     last = config.updates // config.per_iteration
-    return jax.random.split(look_keys(key, last)[1], config.seeds)
+    return jax.random.split(look_keys(keys_of(config.seed)[1], last)[1], config.seeds)
 
 
 def train_ours(
     name: str, data: Dataset, env: Environment, config: Config, context: RunContext
 ) -> Trained:
     """All seeds of our agent side by side."""
-    keys = tuple(jax.random.fold_in(jax.random.key(config.seed), i) for i in (1, 2))
-    iterations = config.updates // config.per_iteration
-    agent, sizes = our_agent(name, config), (env.observation_size, env.action_size)
-    steps: Any = {"per_iteration": config.per_iteration, "steps": config.updates}
-    learner = make_model_free(agent, *sizes, batch_size=config.batch, **steps)
-    trained = train_learner(
-        learner,
-        to_device(rows_of(name, data)),
-        keys[0],
-        evaluate=evaluator(learner, env, keys[1], config.episodes, discount=agent.discount),
-        evaluate_every=iterations,
-        seeds=config.seeds,
-        iterations=iterations,
-        stage=f"{data.name}-{name}",
-        context=context,
-        about=agent,
-    )
+    job = Job(config.seeds, config.seed, 1, config.episodes, context, on_divergence="raise")
+    trained = train_method(data, our_method(name, config), job, env).trained
     rate = config.seeds * config.updates / trained.run_seconds
     return Trained(trained.history.last("return"), rate)
 
@@ -195,7 +177,7 @@ def train_theirs(
 
 def theirs(name: str, rows: Path, config: Config, seed: int) -> Theirs:
     """Settings of d3rlpy's agent."""
-    ours = our_agent(name, config)
+    ours = our_method(name, config)
     settings = {
         "agent": name,
         "rows": str(rows),
@@ -219,7 +201,7 @@ def versions_of(python: str) -> dict[str, str]:
 
 def rows_of(agent: str, dataset: Dataset) -> Transitions:
     """What both sides train on: the dataset's rows, rewards as the agent's paper has them."""
-    return reward_scale(dataset, REWARDS.get(agent, "raw")).of(dataset.transitions)
+    return reward_scale(dataset, METHODS[agent].reward).of(dataset.transitions)
 
 
 def write_rows(rows: Transitions, path: Path) -> Path:

@@ -8,24 +8,46 @@ operating system at the end; before each of its stages `train_loop` has said wha
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from jaxrl_rollouts import devices, memory
 from jaxrl_rollouts.compare.claims import add_claim
+from jaxrl_rollouts.config_json import from_json
 from jaxrl_rollouts.configs import layers, positive
 from jaxrl_rollouts.errors import StorageError
+from jaxrl_rollouts.feeds import Stream
+from jaxrl_rollouts.offline.behaviours.made import load
+from jaxrl_rollouts.offline.data.d4rl import write_d4rl
+from jaxrl_rollouts.offline.job import train
+from jaxrl_rollouts.offline.methods import MethodName
+from jaxrl_rollouts.offline.neubay.posterior import PosteriorConfig
+from jaxrl_rollouts.offline.recipes import recipe
+from jaxrl_rollouts.offline.worlds.fit import fit_world_models
+from jaxrl_rollouts.pde.files import from_arrays
+from jaxrl_rollouts.pde.fitting import fit
 from jaxrl_rollouts.record.context import RunContext, poll
 from jaxrl_rollouts.record.loggers import Progress
+from jaxrl_rollouts.record.run import Run
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import GOALS, LISTINGS
+from .speed import random_rows
 from .timing import start_report
 
-CELLS = "jaxrl_rollouts.experiments.benchmarks.memory_cells"
+MODULE = "jaxrl_rollouts.experiments.benchmarks.memory"
 WITHIN = 20.0  # percent
+DATASET = "pendulum-mixed"
+LOOKS: dict[str, Any] = {"seeds": 2, "evaluations": 1, "episodes": 2}
 
 
 @dataclass(frozen=True)
@@ -53,28 +75,85 @@ class Config:
     member_hidden: tuple[int, ...] = layers((200, 200, 200, 200))
 
 
-NAMES = {
-    "memory": "{rows:,} rows in memory",
-    "disk": "{rows:,} rows on the disk",
-    "seeds": "{seeds} seeds of RAVL",
-    "members": "{members} members",
-    "horizon": "horizon {horizon:,}",
-    "refiner": "PDE-Refiner, {points} points",
-}
+def on_rows(config: Config, folder: Path, run: Run, *, stream: Stream) -> None:
+    """TD3+BC on a file in D4RL's layout, which both cells that read one share."""
+    path = folder / "rows.hdf5"
+    if not path.exists():  # in a process of its own: making it takes memory, too
+        child = os.fork()
+        if child == 0:
+            write_d4rl(path, random_rows(config.rows))
+            os._exit(0)
+        os.waitpid(child, 0)
+    os.environ["JAXRL_ROLLOUTS_ROWS"] = str(folder / "streamed")
+    method = recipe("td3_bc", "small", hidden_dims=config.hidden_dims, steps=config.steps)
+    train(load(path, stream=stream), method, environment="none", **LOOKS, context=run)
+
+
+def model_based(
+    config: Config, folder: Path, run: Run, *, name: MethodName, seeds: int = 2, **more: Any
+) -> None:
+    """Small networks, and world models of one epoch that all seeds share."""
+    agent, world = {"hidden_dims": config.hidden_dims}, {"max_epochs": 1, "shared": True}
+    method = recipe(name, "small", agent=agent, world=world, steps=config.steps, **more)
+    train(DATASET, method, **LOOKS | {"seeds": seeds}, context=run)
+
+
+def many_members(config: Config, folder: Path, run: Run) -> None:
+    """NEUBAY's ensemble, two epochs."""
+    count = {"members": config.members, "elites": config.members}
+    sizes = {"hidden_dims": config.member_hidden, "max_epochs": 2}
+    ensemble = replace(PosteriorConfig().ensemble, **count, **sizes)
+    fit_world_models(ensemble, load(DATASET), context=run)
+
+
+def refiner(config: Config, folder: Path, run: Run) -> None:
+    """A ResNet on travelling waves."""
+    place = np.linspace(0, 2 * np.pi, config.points, endpoint=False)
+    phase = np.random.default_rng(0).uniform(0, 6, (64, 1, 1))
+    waves = np.sin(place + 0.3 * np.arange(40)[:, None] + phase)
+    steps = max(config.steps // 10, 1)
+    fit("refiner", from_arrays(waves, dt=0.1), steps=steps, context=run)
+
+
+Train = Callable[[Config, Path, Run], None]
+
+
+def cells(config: Config) -> dict[str, Train]:
+    """What is trained, by name."""
+    long = {"length": config.horizon, "batch_size": 100}
+    return {
+        f"{config.rows:,} rows in memory": partial(on_rows, stream="never"),
+        f"{config.rows:,} rows on the disk": partial(on_rows, stream="always"),
+        f"{config.seeds} seeds of RAVL": partial(model_based, name="ravl", seeds=config.seeds),
+        f"{config.members} members": many_members,
+        f"horizon {config.horizon:,}": partial(model_based, name="base", rollouts=long),
+        f"PDE-Refiner, {config.points} points": refiner,
+    }
+
+
+def measured(name: str, config: Config, folder: Path) -> dict[str, float]:
+    """Bytes: `imports` before any data, `data` on all devices, `predicted` and measured `peak`."""
+    devices.use_cores()
+    imports = memory.resident()
+    with Run.open(folder / name.replace(" ", "-"), progress=False) as run:
+        cells(config)[name](config, folder, run)
+    # What the process had at some time before is no prediction.
+    largest = max(run.needs.values(), key=lambda need: need.expected)
+    peak = memory.measured_peak()
+    return {"imports": imports, "data": largest.data, "predicted": largest.expected, "peak": peak}
 
 
 def run(config: Config, context: RunContext) -> Report:
     """One process after the other."""
-    report, rows = start_report(context, config, {}), []
+    report, rows, names = start_report(context, config, {}), [], list(cells(config))
     # A name that `RunFolder.tidy` removes, if it is killed.
     with (
         tempfile.TemporaryDirectory(".tmp", ".files-", context.folder.path) as folder,
-        Progress("memory", total=len(NAMES), unit="trainings", enabled=context.progress) as bar,
+        Progress("memory", total=len(names), unit="trainings", enabled=context.progress) as bar,
     ):
-        for cell, name in NAMES.items():
-            poll(context, f"before {name.format(**asdict(config))}")
-            measured = in_a_process(cell, config, Path(folder))
-            rows.append(row_of(name.format(**asdict(config)), measured))
+        for name in names:
+            poll(context, f"before {name}")
+            rows.append(row_of(name, in_a_process(name, config, Path(folder))))
             bar.advance(1, {})
     report.table("peak memory", rows)
     for row in rows:
@@ -89,13 +168,13 @@ def run(config: Config, context: RunContext) -> Report:
     return report
 
 
-def in_a_process(cell: str, config: Config, folder: Path) -> dict[str, float]:
-    """What a cell prints last."""
-    command = [sys.executable, "-m", CELLS, cell, json.dumps(asdict(config)), str(folder)]
+def in_a_process(name: str, config: Config, folder: Path) -> dict[str, float]:
+    """What a process that does nothing else prints last."""
+    command = [sys.executable, "-m", MODULE, name, json.dumps(asdict(config)), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["nothing was said"])[-1]
-        raise StorageError(f"the process that measures {cell}", RuntimeError(last))
+        raise StorageError(f"the process that measures {name}", RuntimeError(last))
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
@@ -114,3 +193,7 @@ def row_of(name: str, measured: dict[str, float]) -> dict[str, object]:
 TINY = Config(2000, 2, 2, 3, 16, 20, (8,), (8,))
 PRESETS = {"smoke": TINY, "cpu": Config()}
 EXPERIMENT = LISTINGS["memory"].experiment(Config, PRESETS, run)
+
+if __name__ == "__main__":
+    given = from_json(Config, json.loads(sys.argv[2]), "the configuration")
+    print(json.dumps(measured(sys.argv[1], given, Path(sys.argv[3]))))

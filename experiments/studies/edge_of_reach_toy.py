@@ -13,23 +13,51 @@ from __future__ import annotations
 from dataclasses import replace
 
 import jax
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
 
-from jaxrl_rollouts.compare.claims import add_clock, clock_rows
-from jaxrl_rollouts.offline.environments.plane import PLANE
+from jaxrl_rollouts.compare.claims import add_clock, claims, clock_rows
+from jaxrl_rollouts.compare.draw import picture
+from jaxrl_rollouts.compare.grid import Cell, Grid
+from jaxrl_rollouts.offline.environments import plane
 from jaxrl_rollouts.offline.methods.model_based import Rollouts
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
-from .edge_of_reach_toy_cells import HARD, Config, optimum, prepare, train_all
-from .edge_of_reach_toy_page import COLUMNS, add_claims, draw_values
+from .edge_of_reach_toy_cells import (
+    BASE,
+    HARD,
+    PATCHED,
+    Config,
+    PlaneData,
+    optimum,
+    prepare,
+    train_all,
+)
+from .plane import Reach
+
+SOURCE = LISTINGS["edge_of_reach_toy"].source
+COLUMNS = {
+    "return, % of optimum": "percent",
+    "estimated value": "estimated_value",
+    "true value": "true_value",
+    "least critic at the edge minus V*": "excess",
+    "spread within reach": "spread_within",
+    "spread at the edge": "spread_edge",
+    "edge states in the buffer, %": lambda cell: 100.0 * cell["edge_share"],
+}
+IMPOSSIBLE, REACHED = "#D55E00", "#dbe9f4"
+CURED = 80.0  # % of the optimal return
 
 
 def run(config: Config, context: RunContext) -> Report:
     """Train everybody, compare, draw."""
     report, data = Report.of(context, config.seeds), prepare(config)
     grid, longest = train_all(config, data, context), config.horizons[-1]
-    starts = PLANE.observe(PLANE.reset(jax.random.key(config.seed), 4096))
+    starts = plane.PLANE.observe(plane.PLANE.reset(jax.random.key(config.seed), 4096))
     best = 1.0 / (1.0 - config.agent.discount)
     report.number("V* at the start states", float(optimum(config, starts).mean()))
     report.number("highest V* anywhere", best)
@@ -50,6 +78,80 @@ def run(config: Config, context: RunContext) -> Report:
         "over edge states of the minimum over critics, against the mean of V* there."
     )
     return report
+
+
+def add_claims(report: Report, grid: Grid, k: int, best: float) -> None:
+    """The diagnosis in every seed at the longest horizon; where RAVL cures, and why."""
+    claim = claims(report, SOURCE)
+    plain, patched = grid[BASE, k], grid[PATCHED, k]
+    many = [(point, cell) for point, cell in grid.items() if point[0] not in (BASE, PATCHED)]
+    ratio = patched["estimated_value"] / patched["true_value"]
+    worst = {point: float(cell["percent"].min()) for point, cell in many}
+    top = max(worst, key=lambda point: worst[point])
+    # fmt: off
+    claim(f"k = {k}: base fails in every seed", [plain["percent"].max()], at_most=50,
+          cells=[plain], means="the best seed has at most half of the optimal return")
+    claim(f"k = {k}: base's values explode in every seed", [plain["estimated_value"].min() / best],
+          at_least=1.5, cells=[plain],
+          means="the lowest promise is at least 1.5 times what any policy can earn anywhere")
+    claim(f"k = {k}: the oracle at the edge alone cures base in every seed",
+          [patched["percent"].min()], at_least=CURED, cells=[patched],
+          means="the worst seed has so much of the optimal return")
+    claim(f"k = {k}: the patched critics are calibrated in every seed",
+          [ratio[np.abs(ratio - 1.0).argmax()]], between=(0.85, 1.25), cells=[patched],
+          means="estimated over true value, of the seed that is farthest from 1")
+    claim("RAVL cures somewhere, in every seed", [worst[top]], at_least=CURED,
+          cells=[cell for _, cell in many],
+          means=f"the worst seed of its best cell ({top[0]} at k = {top[1]})")
+    hard = [cell for (_, horizon), cell in many if horizon == k]
+    claim(f"k = {k}: RAVL's critics disagree at the edge",
+          [min((c["spread_edge"] / c["spread_within"]).min() for c in hard)], at_least=2,
+          means="the least ratio of spreads, at the edge over within reach, of all seeds")
+    claim("RAVL is cured where its least critic is below V* at the edge",
+          [100.0 * np.mean(np.concatenate([_agrees(cell) for _, cell in many]))], at_least=80,
+          cells=[cell for _, cell in many],
+          means="per cent of all seeds of RAVL of which both or neither is true")
+    # fmt: on
+
+
+def _agrees(cell: Cell) -> np.ndarray:
+    return (cell["excess"] < 0) == (cell["percent"] >= CURED)
+
+
+def _plane_axes(ax: Axes, data: PlaneData, reach: Reach) -> np.ndarray:
+    """The square, the goal and the two outlines of the edge; returns what both axes go along."""
+    axis, k = np.asarray(data.square[:, 0, 0]), reach.horizon
+    distance = np.asarray(reach.distance(data.square)).T
+    ax.contour(axis, axis, distance, [k - 1, k], colors="white", linewidths=0.8)
+    star = {"marker": "*", "markeredgecolor": "black", "markersize": 11, "linestyle": ""}
+    ax.plot(*plane.GOAL, color="white", label="goal (centre of the reward)", **star)
+    ax.set(aspect="equal", xlim=(axis[0], axis[-1]), ylim=(axis[0], axis[-1]))
+    ax.grid(visible=False)
+    return axis
+
+
+def draw_values(report: Report, config: Config, data: PlaneData, grid: Grid) -> None:
+    """Values over the plane: base, patched base, RAVL's last arm, and the optimum."""
+    last, reach = list(grid)[-1], Reach(config.half_width, config.horizons[-1])
+    names = {BASE: BASE, PATCHED: "base + oracle at the edge", last: last}
+    maps = {title: np.median(grid[method]["map"], axis=0) for method, title in names.items()}
+    maps["V* (exact)"] = optimum(config, data.square)
+    palette = matplotlib.colormaps["viridis"].with_extremes(over=IMPOSSIBLE)
+    style = {"cmap": palette, "norm": Normalize(0, 100), "shading": "nearest", "rasterized": True}
+    caption = (
+        "What the critics (their minimum, median over seeds) believe a state to be worth. White "
+        "lines: edge of reach; star: goal."
+    )
+    titles, size = list(maps), {"width": 2.75, "height": 2.9, "legend": False}
+    with picture(report, "q_maps", caption, titles=titles, **size) as axes:
+        for ax, values in zip(axes, maps.values(), strict=True):
+            axis = _plane_axes(ax, data, reach)
+            shown = ax.pcolormesh(axis, axis, values.T, **style)
+            ax.set_xlabel(f"highest: {values.max():.0f}")
+        for ax in axes[1:]:
+            ax.set_yticklabels([])
+        bar = axes[0].figure.colorbar(shown, ax=axes, extend="max", shrink=0.85, pad=0.01)
+        bar.set_label("value (orange: more than\nany policy can earn)")
 
 
 EXPERIMENT = LISTINGS["edge_of_reach_toy"].experiment(

@@ -17,10 +17,8 @@ from jaxrl_rollouts.devices import BATCH, map_seeds
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import train_loop
 from jaxrl_rollouts.pde import metrics
-from jaxrl_rollouts.pde.baselines import fit_linear, make_linear, make_solver
-from jaxrl_rollouts.pde.comparison import solver_conditions
+from jaxrl_rollouts.pde.baselines import fit_linear, make_linear
 from jaxrl_rollouts.pde.emulator import Emulator, FieldShape, persistence
-from jaxrl_rollouts.pde.equations import equation
 from jaxrl_rollouts.pde.evaluation import Holdout, evaluate
 from jaxrl_rollouts.pde.field import roll_emulator
 from jaxrl_rollouts.pde.fieldset import FieldSet, from_units, to_units
@@ -43,7 +41,7 @@ PARTS: Mapping[str, dict[str, Any]] = {
     "no local branch": {"local": False},
 }
 DRIFT = Drift(dims=(24, 48), depths=(2, 1))
-BASELINES = ("persistence", "linear", "solver")
+BASELINES = ("persistence", "linear")
 ROUND = 20  # gradient steps that trainings are whole multiples of
 STARTS = 8  # frames per test trajectory from which single steps are measured
 
@@ -221,45 +219,31 @@ def measured(
     """Single steps and rollouts of an emulator of standardised fields, all seeds.
 
     `one_step_l1` `[seeds, B, STARTS]` is the relative L1 of single steps from some frames of every
-    test trajectory, `step_spectrum` `[seeds, B, K]` the mean amplitude of their errors by shell;
-    the rest are the arrays of `Evaluation`.
+    test trajectory; the rest are the arrays of `Evaluation`.
     """
     found = evaluate(stage, emulator, params, flows.data, context)
     fields, given = flows.data.fields
     at = np.linspace(0, fields.shape[1] - 2, STARTS).astype(int)
     before, after = (fields[:, at + n].reshape(-1, *fields.shape[2:]) for n in (0, 1))
-    given = jnp.repeat(given, STARTS, 0)
 
-    def single(params: PyTree, shared: tuple) -> tuple[jax.Array, jax.Array]:
+    def single(params: PyTree, shared: tuple) -> jax.Array:
         before, after, given = shared
         following = roll_emulator(emulator, params, before, given, jax.random.key(0), 1)[0]
-        error = metrics.spectrum(following - after, space_dims=2)[:, 0]
         own = (from_units(flows.data.units, x, 2) for x in (following, after))
-        errors = metrics.relative_l1(*own, batch_dims=1)
-        rows = (-1, STARTS)
-        return errors.reshape(rows), error.reshape(*rows, error.shape[-1]).mean(1)
+        return metrics.relative_l1(*own, batch_dims=1).reshape(-1, STARTS)
 
-    one, error = map_seeds(single, params, (before, after, given))
-    more = {"one_step_l1": np.asarray(one), "step_spectrum": np.asarray(error)}
-    return found._asdict() | more
+    one = map_seeds(single, params, (before, after, jnp.repeat(given, STARTS, 0)))
+    return found._asdict() | {"one_step_l1": np.asarray(one)}
 
 
 def baseline(
     name: str, stage: str, config: DriftNetConfig, flows: Flows, context: RunContext
 ) -> Cell:
-    """Persistence, the best linear map per wavenumber, or the solver on the emulators' grid."""
-    seeds, nothing = config.seeds, jnp.zeros((config.seeds,))
+    """Persistence, or the best linear map per wavenumber."""
+    seeds = config.seeds
     if name == "persistence":
-        emulator, params = persistence(), nothing
-    elif name == "linear":
-        u = flows.train.array()
-        linear = fit_linear([to_units(flows.data.units, u, 2)])
-        emulator, params = make_linear(2), jnp.broadcast_to(linear, (seeds, *linear.shape))
+        emulator, params = persistence(), jnp.zeros((seeds,))
     else:
-        which = equation(config.test.equation)
-        substeps = Simulation(which.name).substeps
-        emulator = make_solver(which, config.test.points, flows.data.units, substeps)
-        known = jnp.asarray(solver_conditions(flows.test, 1), jnp.float32)
-        fields, params = flows.data.fields._replace(conditions=known), nothing
-        flows = flows._replace(data=flows.data._replace(fields=fields))
+        linear = fit_linear([to_units(flows.data.units, flows.train.array(), 2)])
+        emulator, params = make_linear(2), jnp.broadcast_to(linear, (seeds, *linear.shape))
     return Cell(None, measured(stage, emulator, params, flows, context), seeds=seeds)

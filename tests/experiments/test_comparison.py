@@ -17,7 +17,7 @@ from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.benchmarks import comparison
-from jaxrl_rollouts.experiments.benchmarks.comparison import AGENTS, Config
+from jaxrl_rollouts.experiments.benchmarks.comparison import METHODS, Config
 from jaxrl_rollouts.experiments.benchmarks.peer import Peer, Theirs
 from jaxrl_rollouts.offline import training
 from jaxrl_rollouts.offline.data import Dataset, Transitions
@@ -63,6 +63,10 @@ ELSEWHERE = {
     "discount",
     "actor",
     "flow_steps",
+    "steps",
+    "batch_size",
+    "per_iteration",
+    "reward",
 }
 
 
@@ -76,9 +80,9 @@ OFF = {
 }
 
 
-@pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.parametrize("name", METHODS)
 def test_each_of_our_settings_changes_d3rlpys(name: str) -> None:
-    ours = AGENTS[name]
+    ours = METHODS[name]
     options = comparison.their_options(name, ours)
     # Off there as long as it is not named.
     assert not getattr(ours, "max_q_backup", False)

@@ -11,13 +11,13 @@ from jaxrl_rollouts.compare.grid import Cell, Grid
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.studies.operators import EXPERIMENT as OPERATORS
+from jaxrl_rollouts.experiments.studies.operators import one_step, rolled
 from jaxrl_rollouts.experiments.studies.operators_cells import (
     MIXERS,
     PARTS,
     parameters,
     updates_of,
 )
-from jaxrl_rollouts.experiments.studies.operators_page import one_step, rolled, shell_errors
 from jaxrl_rollouts.experiments.studies.refiner import bands, pearson, where_first_off
 
 CPU = OPERATORS.preset("cpu")
@@ -56,11 +56,9 @@ def test_measures_are_medians_of_a_starts_own_trajectories() -> None:
     """Two seeds, four test trajectories, of which the last two are asked for."""
     l1 = np.arange(2 * 4 * 3, dtype=float).reshape(2, 4, 3)
     steps = np.arange(2 * 5 * 4, dtype=float).reshape(2, 5, 4)
-    spectra = np.ones((2, 4, 6)) * np.array([1.0, 1.0, 3.0, 5.0])[:, None]
-    cell = Cell(extra={"one_step_l1": l1, "relative_l1": steps, "step_spectrum": spectra}, seeds=2)
+    cell = Cell(extra={"one_step_l1": l1, "relative_l1": steps}, seeds=2)
     rows = slice(2, 4)
     np.testing.assert_allclose(one_step(cell, rows), [850.0, 2050.0])
     np.testing.assert_allclose(rolled(cell, rows, 2), [650.0, 2650.0])
-    np.testing.assert_allclose(shell_errors(cell, rows, np.full(6, 2.0)), 2.0)
     lost = replace(cell, diverged=True)
     assert np.isnan(one_step(lost, rows)).all() and one_step(lost, rows).shape == (2,)

@@ -30,7 +30,7 @@ from jaxrl_rollouts.experiments.studies import edge_of_reach_toy_cells as toy
 from jaxrl_rollouts.experiments.studies.bandit_beliefs import Beliefs, FittedRewards, play_optimum
 from jaxrl_rollouts.experiments.studies.bandit_task import TEST_ARMS, Arms
 from jaxrl_rollouts.experiments.studies.edge_of_reach_toy import EXPERIMENT as TOY
-from jaxrl_rollouts.experiments.studies.edge_of_reach_toy_page import add_claims as toy_claims
+from jaxrl_rollouts.experiments.studies.edge_of_reach_toy import add_claims as toy_claims
 from jaxrl_rollouts.experiments.studies.plane import Reach
 from jaxrl_rollouts.experiments.studies.true_dynamics_cells import complete
 from jaxrl_rollouts.offline.behaviours.made import load
