@@ -32,7 +32,7 @@ _LISTED = (
         GOALS,
         minutes={"smoke": None, "cpu": 126},
         needs={"cpu": (*CHEETAH[:1], HOPPER, MUJOCO)},
-        prepare=f"{_NEEDS}:of_datasets",
+        prepare=f"{_NEEDS}:check_datasets",
     ),
     ExperimentInfo(
         "control_from_a_log",
@@ -46,7 +46,7 @@ _LISTED = (
         f"{SIMS}, error-free dynamics",
         minutes={"smoke": None, "cpu": 65},
         needs={"cpu": (HOPPER, MUJOCO)},
-        prepare=f"{_NEEDS}:of_dataset",
+        prepare=f"{_NEEDS}:check_datasets",
     ),
     ExperimentInfo(
         "edge_of_reach_toy",
@@ -76,7 +76,7 @@ _LISTED = (
             "cpu": CHEETAH,
             "paper": ("halfcheetah-medium-v2", "halfcheetah-medium-replay-v2"),
         },
-        prepare=f"{_NEEDS}:of_pairs",
+        prepare=f"{_NEEDS}:check_datasets",
     ),
     ExperimentInfo(
         "operators",
@@ -106,7 +106,7 @@ _LISTED = (
         "transitions drawn in 1 to 8 network calls: solvers beside distilled students",
         "Heek et al. 2024 (multistep consistency models), arXiv 2403.06807",
         minutes={"smoke": None, "cpu": None},
-        prepare=f"{_NEEDS}:of_dataset",
+        prepare=f"{_NEEDS}:check_datasets",
     ),
     ExperimentInfo(
         "speed",

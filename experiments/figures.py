@@ -17,6 +17,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from jaxrl_rollouts.offline.report import COLOURS as AGENTS
 from jaxrl_rollouts.reports import pictures
 from jaxrl_rollouts.reports.statistics import iqm
 
@@ -30,15 +31,7 @@ NAMES = {
     "edac": "EDAC",
     "neubay": "NEUBAY",
 }
-COLOURS = {
-    "bc": "#222222",
-    "base": "#D55E00",
-    "mopo": "#E69F00",
-    "mobile": "#CC79A7",
-    "ravl": "#0072B2",
-    "edac": "#009E73",
-    "neubay": "#56B4E9",
-}
+COLOURS = {**AGENTS, "edac": "#009E73"}
 
 
 class Evidence:
@@ -48,10 +41,10 @@ class Evidence:
         with (folder / f"{name}.csv").open() as file:
             self.rows = list(csv.DictReader(file))
 
-    def seeds(self, arm: str, metric: str) -> np.ndarray:
-        """`[seeds]` of an arm's metric; empty where there is none."""
+    def seeds(self, arm: str, metric: str, *, whole: bool = False) -> np.ndarray:
+        """`[seeds]` of an arm's metric, or its one value for all; empty where there is none."""
         rows = (r for r in self.rows if r["arm"] == arm and r["metric"] == metric)
-        return np.array([float(r["value"]) for r in rows if r["seed"] != "all"])
+        return np.array([float(r["value"]) for r in rows if (r["seed"] == "all") == whole])
 
 
 def estimates() -> Figure:
@@ -89,7 +82,7 @@ def returns() -> Figure:
         for at, method in enumerate(methods):
             values = found.seeds(f"{run}: results: {method}", "mean of the last evaluations")
             dots(ax, at, values, COLOURS[method])
-        data = behaviour(found, f"{run}: results: behaviour")
+        (data,) = found.seeds(f"{run}: results: behaviour", "return", whole=True)
         ax.axhline(data, color="#777777", linestyle="--", label="data")
         ax.set_xticks(range(len(methods)), [NAMES[m] for m in methods], fontsize=7)
         ax.set_ylim(bottom=0)
@@ -145,12 +138,6 @@ def dots(ax: Axes, at: float, values: np.ndarray, colour: str) -> None:
     """Seeds as dots, their interquartile mean as a bar."""
     ax.plot(np.full(len(values), at), values, "o", color=colour, markersize=4, alpha=0.7)
     ax.plot([at], [iqm(values)], "_", color=colour, markersize=18, markeredgewidth=2)
-
-
-def behaviour(found: Evidence, arm: str) -> float:
-    """Mean return of a dataset's episodes."""
-    (row,) = (r for r in found.rows if r["arm"] == arm and r["metric"] == "return")
-    return float(row["value"])
 
 
 FIGURES: Mapping[str, Callable[[], Figure]] = {

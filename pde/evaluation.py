@@ -17,7 +17,6 @@ import numpy as np
 from jaxrl_rollouts.devices import map_seeds
 from jaxrl_rollouts.record.arrays import remember
 from jaxrl_rollouts.record.context import RunContext, poll
-from jaxrl_rollouts.record.loggers import Progress
 from jaxrl_rollouts.trees import PyTree
 
 from . import metrics
@@ -113,20 +112,6 @@ class Evaluation(NamedTuple):
     vorticity: np.ndarray
     energy: np.ndarray
     structure: np.ndarray
-
-
-class Samples(NamedTuple):
-    """What stochastic rollouts of one method know, all seeds.
-
-    Attributes:
-        cross: `[seeds, T, B]` their correlation with each other.
-        spread, error: `[seeds, T]` standard deviation over samples and root mean square error of
-            their mean, over space and trajectories.
-    """
-
-    cross: np.ndarray
-    spread: np.ndarray
-    error: np.ndarray
 
 
 class Rolled(NamedTuple):
@@ -268,46 +253,6 @@ def _rolled(emulator: Emulator, on: Holdout, axes: int) -> Callable[[tuple, tupl
         return compare(fields, truth, test), fields[:, 0, 0], errors
 
     return rolled
-
-
-def sample(
-    name: str,
-    emulator: Emulator,
-    params: PyTree,
-    test: Holdout,
-    samples: int,
-    context: RunContext | None = None,
-) -> Samples:
-    """Roll several samples per trajectory and measure how far they agree; no truth in `cross`.
-
-    Arguments are those of `evaluate`.
-
-    Raises:
-        Interrupted: the context's stop flag was raised.
-    """
-
-    def roll(of_seed: tuple, shared: tuple) -> jax.Array:
-        (params, key), (start, given) = of_seed, shared
-        return roll_emulator(emulator, params, start, given, key, test.steps)
-
-    def agreement(rolled: jax.Array, truth: jax.Array) -> tuple:
-        spread, error = metrics.spread_and_error(rolled, truth)
-        squares = (jnp.sqrt(jnp.square(x).mean(1)) for x in (spread, error))
-        return metrics.cross_correlation(rolled), *squares
-
-    def measure() -> dict:
-        rolled = []
-        shown = bool(context and context.progress)
-        bar = Progress(f"{name}: sample", total=samples, unit="samples", enabled=shown)
-        with bar:
-            for i in range(samples):
-                shared = (test.opening(), test.fields.conditions)
-                rolled.append(map_seeds(roll, (params, test.keys(2 + i)), shared))
-                bar.advance(1, {})
-                poll(context, f"while sampling {name}")
-        return Samples(*map_seeds(agreement, jnp.stack(rolled, 1), test.truth()))._asdict()
-
-    return Samples(**remember(context, name, "sampled", measure))
 
 
 def high_correlation_times(

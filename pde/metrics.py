@@ -201,24 +201,6 @@ def mean_spectrum(
     return found.reshape(-1, found.shape[-1]).mean(0)
 
 
-def spread_and_error(samples: jax.Array, truth: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Spread and error of an ensemble of rollouts.
-
-    Args:
-        samples: `[S, T, B, C, *space]`, `S` at least 2.
-        truth: `[T, B, C, *space]`.
-
-    Returns:
-        `[T, B]` spread (root mean of the unbiased variance over samples) and `[T, B]` root mean
-        square error of their mean. For samples of the true predictive distribution the squares
-        are in the ratio `1 : 1 + 1/S` on average.
-    """
-    variance = samples.var(0, ddof=1)
-    error = samples.mean(0) - truth
-    axes = tuple(range(2, truth.ndim))
-    return jnp.sqrt(variance.mean(axes)), jnp.sqrt(jnp.square(error).mean(axes))
-
-
 def cross_correlation(samples: jax.Array) -> jax.Array:
     """Mean pairwise correlation of samples `[S, T, B, C, *space]`: `[T, B]`.
 

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -137,11 +137,7 @@ def their_options(name: str, ours: Any) -> dict[str, Any]:
     return options | FIXED.get(name, {})
 
 
-class Trained(NamedTuple):
-    """Returns `[seeds]` after the last step, and gradient steps a second of all seeds."""
-
-    returns: np.ndarray
-    rate: float
+Trained = tuple[np.ndarray, float]  # returns `[seeds]` at the end, and gradient steps a second
 
 
 def play_keys(config: Config) -> jax.Array:
@@ -157,7 +153,7 @@ def train_ours(
     job = Job(config.seeds, config.seed, 1, config.episodes, context, on_divergence="raise")
     trained = train_method(data, our_method(name, config), job, env).trained
     rate = config.seeds * config.updates / trained.run_seconds
-    return Trained(trained.history.last("return"), rate)
+    return trained.history.last("return"), rate
 
 
 def train_theirs(
@@ -172,7 +168,7 @@ def train_theirs(
             peer.ask({"kind": "start", **peer.theirs.settings})
             seconds += peer.ask({"kind": "train", "updates": config.updates})["seconds"]
             returns.append(played(peer, env, key, config.episodes))
-    return Trained(np.array(returns), config.seeds * config.updates / seconds)
+    return np.array(returns), config.seeds * config.updates / seconds
 
 
 def theirs(name: str, rows: Path, config: Config, seed: int) -> Theirs:
@@ -244,8 +240,8 @@ def run(config: Config, context: RunContext) -> Report:
     def train(dataset: str, agent: str, by: str, stage: str) -> Cell:
         def measure() -> dict[str, np.ndarray]:
             data = sets[dataset]
-            trained = trainers[by](agent, data, make(data.environment), config, context)
-            return {"returns": trained.returns, "rate": np.full(config.seeds, trained.rate)}
+            returns, rate = trainers[by](agent, data, make(data.environment), config, context)
+            return {"returns": returns, "rate": np.full(config.seeds, rate)}
 
         return Cell(measure=measure)
 
@@ -254,7 +250,11 @@ def run(config: Config, context: RunContext) -> Report:
     for name, data in sets.items():
         behaved = float(episode_returns(data.transitions).mean())
         rows: list[dict[str, Any]] = [{"agent": "data", OURS: behaved}]
-        report.table(f"returns on {name}", rows + result_rows(grid, name, config, sides))
+        for agent in config.agents:
+            cells = {by: grid[name, agent, by] for by in sides}
+            speeds = {f"{by} updates/s": float(x["rate"][0]) for by, x in cells.items()}
+            rows.append({"agent": agent, **{by: x["returns"] for by, x in cells.items()}, **speeds})
+        report.table(f"returns on {name}", rows)
         report.note(f"Data {name}: sha256 {data.sha256}.")
     if THEIRS in sides:
         report.versions |= versions_of(config.peer_python)
@@ -262,18 +262,6 @@ def run(config: Config, context: RunContext) -> Report:
     cores = len(os.sched_getaffinity(0))
     report.note(f"Ours trains seeds side by side, d3rlpy one after the other; {cores} core(s).")
     return report
-
-
-def result_rows(grid: Grid, data: str, config: Config, sides: tuple[str, ...]) -> list[dict]:
-    """A row for each agent: returns and steps a second of both sides."""
-    rows = []
-    for agent in config.agents:
-        row: dict[str, Any] = {"agent": agent}
-        for by in sides:
-            cell = grid[data, agent, by]
-            row |= {by: cell["returns"], f"{by} updates/s": float(cell["rate"][0])}
-        rows.append(row)
-    return rows
 
 
 def add_claims(report: Report, grid: Grid, config: Config) -> None:

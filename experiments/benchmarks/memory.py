@@ -95,7 +95,8 @@ def model_based(
     """Small networks, and world models of one epoch that all seeds share."""
     agent, world = {"hidden_dims": config.hidden_dims}, {"max_epochs": 1, "shared": True}
     method = recipe(name, "small", agent=agent, world=world, steps=config.steps, **more)
-    train(DATASET, method, **LOOKS | {"seeds": seeds}, context=run)
+    looks: Any = LOOKS | {"seeds": seeds}
+    train(DATASET, method, **looks, context=run)
 
 
 def many_members(config: Config, folder: Path, run: Run) -> None:

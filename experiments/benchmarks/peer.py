@@ -197,18 +197,14 @@ def check_interpreter(setting: str, python: str, needs: str) -> None:
         raise ConfigError(setting, python, f"an interpreter that has {needs}")
 
 
-def shake(params: PyTree, key: jax.Array) -> PyTree:
-    """Parameters with noise on all of them, so that zeros and ones hide no difference."""
-    leaves, structure = jax.tree.flatten(params)
-    keys = jax.random.split(key, len(leaves))
+def shaken(net: Any, key: jax.Array) -> PyTree:
+    """Fresh parameters of a network with an `init(key)`, with noise on all of them: zeros and ones
+    would hide differences."""
+    init_key, noise_key = jax.random.split(key)
+    leaves, structure = jax.tree.flatten(net.init(init_key))
+    keys = jax.random.split(noise_key, len(leaves))
     noised = [x + 0.05 * jax.random.normal(k, x.shape) for x, k in zip(leaves, keys, strict=True)]
     return jax.tree.unflatten(structure, noised)
-
-
-def shaken(net: Any, key: jax.Array) -> PyTree:
-    """Fresh parameters of a network with an `init(key)`, shaken."""
-    init_key, noise_key = jax.random.split(key)
-    return shake(net.init(init_key), noise_key)
 
 
 def write_weights(path: Path, params: PyTree) -> None:

@@ -8,22 +8,16 @@ from collections.abc import Mapping
 from jaxrl_rollouts.offline.report import COLOURS as AGENTS
 from jaxrl_rollouts.reports import pictures
 
-EMULATORS: Mapping[str, str] = {
+COLOURS: Mapping[str, str] = {
+    **AGENTS,
     "mse": "#0072B2",
     "pushforward": "#E69F00",
     "correction": "#CC79A7",
     "refiner": "#009E73",
-}
-SOURCES: Mapping[str, str] = {
     "real": "#777777",
     "synther": "#E69F00",
     "unguided": "#56B4E9",
     "guided": "#0072B2",
-}
-COLOURS: Mapping[str, str] = {
-    **AGENTS,
-    **EMULATORS,
-    **SOURCES,
     "data": "#777777",
     "truth": "#000000",
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,18 +22,17 @@ from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.loop import train_loop
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
+from jaxrl_rollouts.offline.training import train_learner
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.pictures import PALETTE, curve_with_band
 from jaxrl_rollouts.reports.report import Report
-from jaxrl_rollouts.reports.statistics import summarize
 
 from ..catalogue import LISTINGS
 from . import bandit_beliefs as rewards
 from .bandit_beliefs import Beliefs, play_optimum
-from .bandit_dqn import DqnConfig, buffer_bytes, make_recurrent_dqn
-from .bandit_task import KNOWN, SMALL_AGENT, TEST_ARMS, bandit_evaluator, bandit_task
+from .bandit_dqn import DqnConfig, make_recurrent_dqn
+from .bandit_task import KNOWN, SMALL_AGENT, TEST_ARMS, bandit_task, play
 
 SOURCE = LISTINGS["bandit"].source
 
@@ -78,30 +78,35 @@ def train_all(config: Config, fitted: rewards.FittedRewards, context: RunContext
     """Train the agents of every penalty, all seeds side by side, each in its own ensemble.
 
     Each cell's arrays are `[seeds, arms]`: `returns` and `unknown`, means over the last evaluations
-    of what `bandit_evaluator` records, and `optimum`, what optimal stopping earns.
+    of reward per pull and share of pulls of arm 1, and `optimum`, what optimal stopping earns.
     """
     seeds, task = config.seeds, bandit_task(config.ensemble.elites)
     learner = make_recurrent_dqn(config.agent, task)
     # The same keys for every penalty: their seeds are pairs.
     init_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
-    evaluate = bandit_evaluator(learner.agent, play_key, seeds=seeds, episodes=config.episodes)
     iterations = config.agent.steps // learner.per_iteration
-    every = iterations // config.evaluations
+
+    def evaluate(state: Any, iteration: int) -> dict[str, np.ndarray]:
+        keys = jax.random.split(jax.random.fold_in(play_key, iteration), seeds)
+        played = play(learner.agent, state.agent.params, keys, config.episodes)
+        return {
+            f"{name} {arm:g}": np.asarray(getattr(played, name)[:, i])
+            for name in ("returns", "unknown")
+            for i, arm in enumerate(TEST_ARMS)
+        }
 
     def train_penalty(penalty: float, stage: str) -> Cell:
         worlds = jax.tree.map(jnp.asarray, rewards.penalised(fitted.arms, penalty))
-        trained = train_loop(
-            learner.update,
-            learner.init,
-            jax.random.split(init_key, seeds),
+        trained = train_learner(
+            learner,
             worlds,
+            init_key,
+            seeds=seeds,
             per_seed=True,
             iterations=iterations,
-            chunk=every,
-            units_per_iteration=learner.per_iteration,
             stage=stage,
             evaluate=evaluate,
-            evaluate_every=every,
+            evaluate_every=iterations // config.evaluations,
             context=context,
         )
 
@@ -111,7 +116,7 @@ def train_all(config: Config, fitted: rewards.FittedRewards, context: RunContext
 
         beliefs = [fitted.beliefs(seed, penalty) for seed in range(seeds)]
         optimum = np.stack([play_optimum(prior, TEST_ARMS).returns for prior in beliefs])
-        arrays = {"returns": result("return"), "unknown": result("unknown"), "optimum": optimum}
+        arrays = {name: result(name) for name in ("returns", "unknown")} | {"optimum": optimum}
         return Cell.of(trained, arrays, per_iteration=learner.per_iteration)
 
     axes = {"penalty": config.penalties}
@@ -121,11 +126,6 @@ def train_all(config: Config, fitted: rewards.FittedRewards, context: RunContext
 def run(config: Config, context: RunContext) -> Report:
     """Fit the opinions, train every penalty, compare with the optimum, draw."""
     report, seeds = Report.of(context, config.seeds), config.seeds
-    size = buffer_bytes(config.agent, bandit_task(config.ensemble.elites)) * seeds / 1e6
-    room = f"{config.agent.capacity:,} timesteps per seed, {size:.0f} MB for {seeds} seeds."
-    report.note(f"Buffers: {room}")
-    if context.progress:
-        print(report.notes[-1], flush=True)
     pulls, key = rewards.logged_pulls(config.seed), jax.random.key(config.seed)
     fitted = rewards.fit_rewards(config.ensemble, pulls, key, seeds=seeds, context=context)
     grid = train_all(config, fitted, context)
@@ -152,10 +152,7 @@ def add_tables(report: Report, fitted: rewards.FittedRewards, grid: Grid) -> Non
         "spread over members": mean.std(1),
         "predicted noise": std.mean(1),
     }
-    rows = [
-        {"arm": arm} | {column: summarize(values[:, arm]) for column, values in opinions.items()}
-        for arm in (0, 1)
-    ]
+    rows = [{"arm": arm} | {c: x[:, arm] for c, x in opinions.items()} for arm in (0, 1)]
     report.table("opinions of the ensemble", rows)
     for penalty, cell in grid.items():
         earned, possible = cell["returns"].mean(1), cell["optimum"].mean(1)
@@ -210,12 +207,6 @@ def add_claims(
     # fmt: on
 
 
-def _styled(grid: Grid) -> list[tuple[str, str, Cell]]:
-    """Every penalty's label, colour and cell."""
-    labels = [f"penalty {penalty:g}" if penalty else "Bayesian (penalty 0)" for penalty in grid]
-    return list(zip(labels, PALETTE, grid.values(), strict=False))
-
-
 def draw_arms(report: Report, grid: Grid) -> None:
     """Reward per pull over what the unknown arm pays: learned, and possible."""
     caption = (
@@ -225,7 +216,8 @@ def draw_arms(report: Report, grid: Grid) -> None:
     titles = ("Agents with memory", "Optimal stopping under the same beliefs")
     with picture(report, "arms", caption, titles=titles, sharey=True, height=3.0) as axes:
         for ax, name in zip(axes, ("returns", "optimum"), strict=True):
-            for label, shade, cell in _styled(grid):
+            for (penalty, cell), shade in zip(grid.items(), PALETTE, strict=False):
+                label = f"penalty {penalty:g}" if penalty else "Bayesian (penalty 0)"
                 curve_with_band(ax, TEST_ARMS, cell[name], label, colour_name=shade)
             best = np.maximum(TEST_ARMS, KNOWN)
             ax.plot(TEST_ARMS, best, "k:", linewidth=1.0, label="always the better arm")

@@ -15,10 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.configs import check, positive
+from jaxrl_rollouts.configs import check, number, positive
 from jaxrl_rollouts.ensemble import take_members
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
-from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fit_data import split_holdout
 from jaxrl_rollouts.fitting import FitState, elite_members, make_fitter
 from jaxrl_rollouts.loop import Trained, train_loop
@@ -41,19 +40,12 @@ class Beliefs:
     """
 
     mean: float = 0.30
-    std: float = 0.30
-    noise: float = 0.5
+    std: float = number(0.30, above=0)
+    noise: float = number(0.5, above=0)
     known: float = 0.495
     pulls: int = positive(100)
-    discount: float = 1.0
+    discount: float = number(1.0, above=0, most=1)
     penalty: float = 0.0
-
-    def validate(self) -> None:
-        for name in ("std", "noise"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(name, getattr(self, name), "above 0")
-        if not 0 < self.discount <= 1:
-            raise ConfigError("discount", self.discount, "in (0, 1]")
 
 
 class Optimum(NamedTuple):

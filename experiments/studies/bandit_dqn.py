@@ -20,7 +20,7 @@ from flax import linen as nn
 from jaxrl_rollouts.configs import check, fraction, layers, number, positive, step_size
 from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.networks import MLP, from_linen, uniform
-from jaxrl_rollouts.offline.method import Agent, Learner
+from jaxrl_rollouts.offline.method import Agent, Learner, bound
 from jaxrl_rollouts.offline.recurrent import tapes
 from jaxrl_rollouts.offline.recurrent.memory import (
     MemoryConfig,
@@ -189,11 +189,6 @@ def buffer_size(config: DqnConfig, horizon: int) -> tuple[int, int]:
     return config.capacity, max(config.episodes, 4 * config.capacity // (horizon + 1))
 
 
-def buffer_bytes(config: DqnConfig, task: Task) -> int:
-    """Bytes the timestep buffer of one seed takes."""
-    return tapes.bytes_of(_timestep(task), *buffer_size(config, task.horizon))
-
-
 def _timestep(task: Task) -> Timestep:
     return timestep_shapes(task.observation_size, jax.ShapeDtypeStruct((), jnp.int32))
 
@@ -210,11 +205,10 @@ def make_recurrent_dqn(config: DqnConfig, task: Task) -> Learner:
     optimiser = parts_optimiser(config.memory_lr, config.head_lr, config.max_grad_norm)
     updates = math.ceil(config.utd_ratio * config.episodes * task.horizon)
     nets = DqnNets(config, task, network, optimiser, updates)
-    functions: Any = (init, update, explore, greedy, q)
-    agent = Agent(*(functools.partial(f, nets) for f in functions), memory=network.start)
-    own: Any = (init_learner, iteration, imagine)
-    begin, iterate, roll = (functools.partial(f, nets) for f in own)
-    return Learner(agent, begin, iterate, updates, roll)
+    acts = bound(nets, init=init, update=update, policy=explore, greedy=greedy, q=q)
+    agent = Agent(**acts, memory=network.start)
+    own: Any = bound(nets, init=init_learner, update=iteration, imagine=imagine)
+    return Learner(agent, per_iteration=updates, **own)
 
 
 def init(nets: DqnNets, key: jax.Array, scaler: Scaler | None = None) -> DqnState:

@@ -7,12 +7,10 @@ numbers, `[B]` int32; the models here are for `rollout`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from jaxrl_rollouts.offline.method import Agent
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig, Parts
@@ -119,12 +117,10 @@ class BanditPlay(NamedTuple):
     Attributes:
         returns: mean reward per pull.
         unknown: share of pulls that went to arm 1.
-        better: share of pulls that went to the arm that pays more.
     """
 
     returns: jax.Array
     unknown: jax.Array
-    better: jax.Array
 
 
 def _start(key: jax.Array, batch: int) -> BanditState:
@@ -172,29 +168,6 @@ def play(
             record=lambda step: (step.rewards, step.actions),
         )
         rewards, actions = (x.reshape(PULLS, episodes, len(arms)) for x in rolled.steps)
-        unknown = actions.mean((0, 1), dtype=jnp.float32)
-        better = jnp.where(chances[:, 1] > chances[:, 0], unknown, 1.0 - unknown)
-        return BanditPlay(rewards.mean((0, 1)), unknown, better)
+        return BanditPlay(rewards.mean((0, 1)), actions.mean((0, 1), dtype=jnp.float32))
 
     return jax.vmap(one)(params, keys)
-
-
-def bandit_evaluator(
-    agent: Agent, key: jax.Array, *, seeds: int, episodes: int
-) -> Callable[[Any, int], dict[str, np.ndarray]]:
-    """An `evaluate` for `train_loop`: greedy play of true bandits.
-
-    Records `return A` and `unknown A`, `[seeds]`: reward per pull and share of pulls of arm 1 where
-    that pays A.
-    """
-
-    def evaluate(state: Any, iteration: int) -> dict[str, np.ndarray]:
-        keys = jax.random.split(jax.random.fold_in(key, iteration), seeds)
-        played = play(agent, state.agent.params, keys, episodes)
-        return {
-            f"{name} {arm:g}": np.asarray(values[:, i])
-            for name, values in (("return", played.returns), ("unknown", played.unknown))
-            for i, arm in enumerate(TEST_ARMS)
-        }
-
-    return evaluate

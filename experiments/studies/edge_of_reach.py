@@ -35,6 +35,11 @@ from jaxrl_rollouts.reports.report import Report
 from ..catalogue import LISTINGS
 
 LAST = 5  # evaluations whose mean counts
+COLUMNS = {
+    "return": "return",
+    "estimated value": "estimated_value",
+    "true value": "discounted_return",
+}
 
 
 def settings(preset: Preset, **changes: Any) -> Base:
@@ -120,7 +125,10 @@ def run(config: Config, context: RunContext) -> Report:
     grid = run_grid({"horizon": config.horizons}, at, context, seeds=config.seeds)
     cells = {f"{h} step{'s' * (h != 1)}": grid[h] for h in config.horizons}
     behaved = behaviour(Task(dataset, make(dataset.environment)))
-    report.table("results", result_rows(cells, float(behaved.mean())))
+    rows: list[dict[str, Any]] = [{"rollouts": "data", "return": float(behaved.mean())}]
+    for name, cell in cells.items():
+        rows.append({"rollouts": name} | {c: final_mean(cell, m) for c, m in COLUMNS.items()})
+    report.table("results", rows)
     add_clock(report, clock_rows(cells))
     add_claims(report, cells, float(behaved.mean()))
     report.note(f"Data {dataset.name}: sha256 {dataset.sha256}. Rows an epoch: {config.rows:,}.")
@@ -137,16 +145,6 @@ def overestimation(cell: Cell) -> np.ndarray:
     return final_mean(cell, "estimated_value") / np.maximum(
         final_mean(cell, "discounted_return"), 1.0
     )
-
-
-def result_rows(cells: Mapping[str, Cell], behaved: float) -> list[dict]:
-    """One row for the data and one for each length."""
-    rows: list[dict] = [{"rollouts": "data", "return": behaved}]
-    for name, cell in cells.items():
-        row = {"rollouts": name, "return": final_mean(cell)}
-        row["estimated value"] = final_mean(cell, "estimated_value")
-        rows.append(row | {"true value": final_mean(cell, "discounted_return")})
-    return rows
 
 
 def add_claims(report: Report, cells: Mapping[str, Cell], behaved: float) -> None:

@@ -20,7 +20,7 @@ from matplotlib.colors import Normalize
 
 from jaxrl_rollouts.compare.claims import add_clock, claims, clock_rows
 from jaxrl_rollouts.compare.draw import picture
-from jaxrl_rollouts.compare.grid import Cell, Grid
+from jaxrl_rollouts.compare.grid import Grid
 from jaxrl_rollouts.offline.environments import plane
 from jaxrl_rollouts.offline.methods.model_based import Rollouts
 from jaxrl_rollouts.record.context import RunContext
@@ -31,10 +31,9 @@ from .edge_of_reach_toy_cells import (
     BASE,
     HARD,
     PATCHED,
+    SQUARE,
     Config,
-    PlaneData,
     optimum,
-    prepare,
     train_all,
 )
 from .plane import Reach
@@ -55,8 +54,8 @@ CURED = 80.0  # % of the optimal return
 
 def run(config: Config, context: RunContext) -> Report:
     """Train everybody, compare, draw."""
-    report, data = Report.of(context, config.seeds), prepare(config)
-    grid, longest = train_all(config, data, context), config.horizons[-1]
+    report, longest = Report.of(context, config.seeds), config.horizons[-1]
+    grid = train_all(config, context)
     starts = plane.PLANE.observe(plane.PLANE.reset(jax.random.key(config.seed), 4096))
     best = 1.0 / (1.0 - config.agent.discount)
     report.number("V* at the start states", float(optimum(config, starts).mean()))
@@ -64,7 +63,7 @@ def run(config: Config, context: RunContext) -> Report:
     report.table("after training", grid.rows(COLUMNS))
     add_clock(report, clock_rows({f"{arm}, k {k}": cell for (arm, k), cell in grid.items()}))
     add_claims(report, grid, longest, best)
-    draw_values(report, config, data, grid.at(k=longest))
+    draw_values(report, config, grid.at(k=longest))
     report.note(
         "Dynamics are true, so the penalties of MOPO and MOBILE are zero: they are base, exactly, "
         "and are not trained a second time."
@@ -104,24 +103,21 @@ def add_claims(report: Report, grid: Grid, k: int, best: float) -> None:
           cells=[cell for _, cell in many],
           means=f"the worst seed of its best cell ({top[0]} at k = {top[1]})")
     hard = [cell for (_, horizon), cell in many if horizon == k]
+    agree = [(cell["excess"] < 0) == (cell["percent"] >= CURED) for _, cell in many]
     claim(f"k = {k}: RAVL's critics disagree at the edge",
           [min((c["spread_edge"] / c["spread_within"]).min() for c in hard)], at_least=2,
           means="the least ratio of spreads, at the edge over within reach, of all seeds")
     claim("RAVL is cured where its least critic is below V* at the edge",
-          [100.0 * np.mean(np.concatenate([_agrees(cell) for _, cell in many]))], at_least=80,
+          [100.0 * np.mean(np.concatenate(agree))], at_least=80,
           cells=[cell for _, cell in many],
           means="per cent of all seeds of RAVL of which both or neither is true")
     # fmt: on
 
 
-def _agrees(cell: Cell) -> np.ndarray:
-    return (cell["excess"] < 0) == (cell["percent"] >= CURED)
-
-
-def _plane_axes(ax: Axes, data: PlaneData, reach: Reach) -> np.ndarray:
+def _plane_axes(ax: Axes, reach: Reach) -> np.ndarray:
     """The square, the goal and the two outlines of the edge; returns what both axes go along."""
-    axis, k = np.asarray(data.square[:, 0, 0]), reach.horizon
-    distance = np.asarray(reach.distance(data.square)).T
+    axis, k = np.asarray(SQUARE[:, 0, 0]), reach.horizon
+    distance = np.asarray(reach.distance(SQUARE)).T
     ax.contour(axis, axis, distance, [k - 1, k], colors="white", linewidths=0.8)
     star = {"marker": "*", "markeredgecolor": "black", "markersize": 11, "linestyle": ""}
     ax.plot(*plane.GOAL, color="white", label="goal (centre of the reward)", **star)
@@ -130,12 +126,12 @@ def _plane_axes(ax: Axes, data: PlaneData, reach: Reach) -> np.ndarray:
     return axis
 
 
-def draw_values(report: Report, config: Config, data: PlaneData, grid: Grid) -> None:
+def draw_values(report: Report, config: Config, grid: Grid) -> None:
     """Values over the plane: base, patched base, RAVL's last arm, and the optimum."""
     last, reach = list(grid)[-1], Reach(config.half_width, config.horizons[-1])
     names = {BASE: BASE, PATCHED: "base + oracle at the edge", last: last}
     maps = {title: np.median(grid[method]["map"], axis=0) for method, title in names.items()}
-    maps["V* (exact)"] = optimum(config, data.square)
+    maps["V* (exact)"] = optimum(config, SQUARE)
     palette = matplotlib.colormaps["viridis"].with_extremes(over=IMPOSSIBLE)
     style = {"cmap": palette, "norm": Normalize(0, 100), "shading": "nearest", "rasterized": True}
     caption = (
@@ -145,7 +141,7 @@ def draw_values(report: Report, config: Config, data: PlaneData, grid: Grid) -> 
     titles, size = list(maps), {"width": 2.75, "height": 2.9, "legend": False}
     with picture(report, "q_maps", caption, titles=titles, **size) as axes:
         for ax, values in zip(axes, maps.values(), strict=True):
-            axis = _plane_axes(ax, data, reach)
+            axis = _plane_axes(ax, reach)
             shown = ax.pcolormesh(axis, axis, values.T, **style)
             ax.set_xlabel(f"highest: {values.max():.0f}")
         for ax in axes[1:]:

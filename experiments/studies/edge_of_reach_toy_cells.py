@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -93,11 +93,7 @@ class Config:
         return found
 
 
-class PlaneData(NamedTuple):
-    """What every run shares; `square` `[N, N, 2]` are the states on the maps."""
-
-    rows: Transitions
-    square: jax.Array
+SQUARE = square(18.0, 109)  # states on the maps
 
 
 def plane_box(key: jax.Array, steps: int, half_width: float) -> Transitions:
@@ -110,23 +106,18 @@ def plane_box(key: jax.Array, steps: int, half_width: float) -> Transitions:
     return Transitions(*map(np.asarray, rows), terminations=no, truncations=~no)
 
 
-def prepare(config: Config) -> PlaneData:
-    """Data in the box, and the states on the maps."""
-    rows = plane_box(jax.random.key(config.seed), config.rows, config.half_width)
-    return PlaneData(rows, square(18.0, 109))
-
-
 def optimum(config: Config, states: jax.Array) -> np.ndarray:
     """V* of `[..., 2]` states, exactly."""
     return np.asarray(optimal_return(states, discount=config.agent.discount, horizon=None))
 
 
-def train_all(config: Config, data: PlaneData, context: RunContext | None) -> Grid:
+def train_all(config: Config, context: RunContext | None) -> Grid:
     """Every method at every horizon, all seeds side by side; all in true dynamics.
 
     At the last horizon the cells also hold a `map`, the value of every state of the plane.
     """
     train_key, play_key = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), 1))
+    rows = plane_box(jax.random.key(config.seed), config.rows, config.half_width)
     methods = config.arms
 
     def train(name: str, horizon: int, stage: str) -> Cell:
@@ -136,7 +127,7 @@ def train_all(config: Config, data: PlaneData, context: RunContext | None) -> Gr
         look = critics_look(learner.agent, reach, config.probes)
         trained = train_learner(
             learner,
-            imagination(method, data.rows, ()),
+            imagination(method, rows, ()),
             train_key,
             seeds=config.seeds,
             iterations=config.epochs,
@@ -145,13 +136,13 @@ def train_all(config: Config, data: PlaneData, context: RunContext | None) -> Gr
             stage=stage,
             context=context,
         )
-        truth = optimum(config, sample_region(reach, reach.edge, config.probes)).mean()
+        truth = optimum(config, sample_region(reach.edge, config.probes)).mean()
 
         def measure() -> dict[str, np.ndarray]:
             said, states = trained.history.last, trained.state.agent
             found = {"excess": said("q_edge") - said("gap_edge") - truth}
             if horizon == config.horizons[-1]:
-                found["map"] = value_map(learner.agent, states, data.square)
+                found["map"] = value_map(learner.agent, states, SQUARE)
             return found
 
         updates, rate = config.rollouts.every, bootstrap_rate(config.agent)

@@ -16,12 +16,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.axes import Axes
 
 from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.draw import picture
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
-from jaxrl_rollouts.configs import positive
+from jaxrl_rollouts.configs import number, positive
 from jaxrl_rollouts.diffusion import GuidanceConfig, SamplerConfig, Target, make_guidance, sample
 from jaxrl_rollouts.diffusion.edm import gaussian_denoise
 from jaxrl_rollouts.diffusion.guide import GuideParams
@@ -32,7 +31,6 @@ from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
 
-SOURCE = LISTINGS["guidance_gaussian"].source
 MOMENTS = (
     "The calibrated rule follows the product at any number of steps; the published one gets "
     "stronger with more steps and collapses onto the policy."
@@ -63,14 +61,12 @@ class Config:
 
     seeds: int = positive(5)
     seed: int = 0
-    samples: int = 20_000
+    samples: int = number(20_000, least=ACTIONS)
     coefficients: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0, 3.0)
     steps: tuple[int, ...] = (32, 64, 128, 256)
     churn: float = 0.0
 
     def validate(self) -> None:
-        if self.samples < ACTIONS:
-            raise ConfigError("samples", self.samples, f"at least {ACTIONS}")
         for name, least in (("coefficients", 1e-9), ("steps", 2)):
             values = getattr(self, name)
             if not values or list(values) != sorted(set(values)) or values[0] < least:
@@ -89,7 +85,15 @@ def run(config: Config, context: RunContext) -> Report:
 
     report, axes = Report.of(context, config.seeds), ("setting", "rule", "steps")
     grid = run_grid(axes, cell, context, seeds=config.seeds, points=points)
-    page(report, config, grid)
+    report.table("alone", rows(config, grid, "alone", "mean"))
+    report.table("given the state", rows(config, grid, "given state", "slope"))
+    add_claims(report, config, grid)
+    draw(report, config, grid)
+    report.note("The denoiser is exact: no network is trained.")
+    report.note(
+        f"'published' normalises the gradient over {ACTIONS} actions, as its trajectories do; "
+        f"S_churn is {config.churn:g}."
+    )
     return report
 
 
@@ -148,19 +152,6 @@ def measure(setting: str, rule: str, steps: int, config: Config) -> jax.Array:
     return jax.lax.map(lambda key: jax.vmap(one, (None, 0))(key, coefficients), keys)
 
 
-def page(report: Report, config: Config, grid: Grid) -> None:
-    """Tables, claims and pictures: the rules against the closed forms."""
-    report.table("alone", rows(config, grid, "alone", "mean"))
-    report.table("given the state", rows(config, grid, "given state", "slope"))
-    add_claims(report, config, grid)
-    draw(report, config, grid)
-    report.note("The denoiser is exact: no network is trained.")
-    report.note(
-        f"'published' normalises the gradient over {ACTIONS} actions, as its trajectories do; "
-        f"S_churn is {config.churn:g}."
-    )
-
-
 def rows(config: Config, grid: Grid, setting: str, first: str) -> list[dict[str, Any]]:
     """One per rule, number of steps and coefficient; each number beside the product's."""
     table = []
@@ -181,15 +172,15 @@ def errors(values: np.ndarray, wanted: tuple[Any, Any]) -> tuple[np.ndarray, np.
 
 
 def add_claims(report: Report, config: Config, grid: Grid) -> None:
-    claim, at = claims(report, SOURCE), np.asarray(config.coefficients)
-    few, many = config.steps[0], config.steps[-1]
+    claim = claims(report, LISTINGS["guidance_gaussian"].source)
+    at, few, many = np.asarray(config.coefficients), config.steps[0], config.steps[-1]
 
     def exact(text: str, apart: Any, source: str, **bounds: float) -> None:
         """The product's numbers, by name, are met within these bounds."""
-        for values, (number, bound) in zip(apart, bounds.items(), strict=True):
+        for values, (name, bound) in zip(apart, bounds.items(), strict=True):
             means = f"error at most {bound} at every coefficient"
             style = {"at_most": bound, "statistic": "max", "means": means, "source": source}
-            claim(text.format(number), values, **style)
+            claim(text.format(name), values, **style)
 
     calibrated = grid.at(setting="alone", rule="calibrated").values()
     apart = np.stack([errors(cell["moments"], product("alone", at)) for cell in calibrated], 2)
@@ -213,14 +204,6 @@ def add_claims(report: Report, config: Config, grid: Grid) -> None:
     claim(text, power[many] / power[few], **bound)
 
 
-def lines(ax: Axes, at: np.ndarray, curves: dict[str, np.ndarray], exact: np.ndarray) -> None:
-    """Curves over the coefficient, each in a colour of its own, beside the closed form."""
-    for (label, values), shade in zip(curves.items(), PALETTE, strict=False):
-        curve_with_band(ax, at, values, label, colour_name=shade)
-    ax.plot(at, exact, "k--", label="product", linewidth=1.2)
-    ax.set_xscale("log")
-
-
 def draw(report: Report, config: Config, grid: Grid) -> None:
     at, cells = np.asarray(config.coefficients), grid.at(setting="alone")
     rules = list(dict.fromkeys(rule for rule, _ in cells))
@@ -230,8 +213,10 @@ def draw(report: Report, config: Config, grid: Grid) -> None:
     with picture(report, "moments", MOMENTS, title=title, **panels) as axes:
         for i, ax in enumerate(axes):
             j, by_steps = i // len(rules), cells.at(rule=rules[i % len(rules)])
-            curves = {f"{n} steps": cell["moments"][..., j] for n, cell in by_steps.items()}
-            lines(ax, at, curves, product("alone", at)[j])
+            for (n, cell), shade in zip(by_steps.items(), PALETTE, strict=False):
+                curve_with_band(ax, at, cell["moments"][..., j], f"{n} steps", colour_name=shade)
+            ax.plot(at, product("alone", at)[j], "k--", label="product", linewidth=1.2)
+            ax.set_xscale("log")
             ax.set(ylabel=("mean", "spread")[j], xlabel="guidance coefficient" if j else "")
 
 

@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts.compare.grid import Cell
-from jaxrl_rollouts.configs import number, positive
+from jaxrl_rollouts.configs import chosen, number, positive
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.pde import metrics
-from jaxrl_rollouts.pde.emulator import Objective
+from jaxrl_rollouts.pde.emulator import NetworkConfig, Objective
+from jaxrl_rollouts.pde.ensemble import agreement, valid_time
 from jaxrl_rollouts.pde.evaluation import (
     Holdout,
     evaluate,
     high_correlation_times,
-    late_spectrum,
-    sample,
 )
-from jaxrl_rollouts.pde.fieldset import FieldSet
+from jaxrl_rollouts.pde.fieldset import FieldSet, take_trajectories
 from jaxrl_rollouts.pde.fitting import fit, untrained
 from jaxrl_rollouts.pde.generate import Simulation
 from jaxrl_rollouts.pde.objectives import Mse, Refiner
 from jaxrl_rollouts.pde.operators import Resnet, Unet
+from jaxrl_rollouts.pde.registries import NETWORKS
 from jaxrl_rollouts.pde.training import Training
 from jaxrl_rollouts.record.context import RunContext
 
 from ..kit.fields import held_out, solved
-
-SOURCE = "Lippe et al. 2023 (arXiv 2308.05732)"
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,7 @@ class Study:
         train, test: what is solved.
         stride: frames per step of an emulator.
         conditions: what an emulator sees besides: dt, dx, the equation's parameter.
-        network: which of the two is trained.
-        resnet, unet: its sizes.
+        network: that is trained.
         training: of every emulator.
         steps: of a rollout; the test trajectories must be longer.
         samples: stochastic rollouts per trajectory, of the first `sampled` test trajectories and
@@ -58,9 +56,7 @@ class Study:
     test: Simulation = field(default_factory=Simulation)
     stride: int = positive(1)
     conditions: tuple[str, ...] = ()
-    network: Literal["resnet", "unet"] = "resnet"
-    resnet: Resnet = field(default_factory=Resnet)
-    unet: Unet = field(default_factory=Unet)
+    network: NetworkConfig = chosen(NETWORKS, Resnet)
     training: Training = field(default_factory=Training)
     steps: int = positive(250)
     samples: int = number(16, least=2)
@@ -80,19 +76,19 @@ class Study:
 
 
 class Data(NamedTuple):
-    """Trajectories to train on, and those to measure on in the units of the former."""
+    """Trajectories to train on, and those to measure on, also in the units of the former."""
 
     train: FieldSet
+    fields: FieldSet
     test: Holdout
 
 
 def prepare(study: Study, context: RunContext | None) -> Data:
     """Solve both sets, or read what an earlier session of the run solved."""
     train = solved("train", [study.train], context)
-    network = getattr(study, study.network)
-    own = untrained(Mse(), network, train, train.array(), study.conditions, 1, study.stride)
+    own = untrained(Mse(), study.network, train, train.array(), study.conditions, 1, study.stride)
     test = solved("test", [study.test], context)
-    return Data(train, held_out(own, test, study.steps, study.seeds, study.seed))
+    return Data(train, test, held_out(own, test, study.steps, study.seeds, study.seed))
 
 
 def train_cell(
@@ -107,13 +103,13 @@ def train_cell(
     """Train an emulator, all seeds side by side, and roll it; arrays by their names.
 
     `time_curve` is the paper's: how long the correlation averaged over trajectories stays above
-    0.8 (`time_curve_0.9`: 0.9); `time_each` is the mean of the trajectories' own times. With
+    0.8; `time_each` is the mean of the trajectories' own times. With
     samples: `predicted_horizon` and `true_horizon` `[seeds, B]`.
     """
     fitted = fit(
         objective,
         data.train,
-        network=getattr(study, study.network),
+        network=study.network,
         conditions=study.conditions,
         stride=study.stride,
         seeds=study.seeds,
@@ -122,25 +118,23 @@ def train_cell(
         stage=name,
         context=context,
     )
-    test, emulator = data.test, fitted.emulator.emulator
-    found = evaluate(name, emulator, fitted.params, test, context)
+    test = data.test
+    found = evaluate(name, fitted.emulator.emulator, fitted.params, test, context)
     curve, each = high_correlation_times(found.correlation, test.dt)
     arrays = found._asdict() | {"time_curve": curve, "time_each": each}
-    arrays["time_curve_0.9"] = high_correlation_times(found.correlation, test.dt, 0.9)[0]
     if sampled:
-        rows = type(test.fields)(*(x[: study.sampled] for x in test.fields))
-        some = test._replace(fields=rows, steps=study.sampled_steps)
-        agreement = sample(name, emulator, fitted.params, some, study.samples, context)
+        own, some = fitted.emulator, take_trajectories(data.fields, slice(0, study.sampled))
+
+        def agreed(seed: int) -> jax.Array:
+            keys = range(study.samples)
+            rolls = [own.roll(some, study.sampled_steps, key, seed=seed) for key in keys]
+            return agreement(jnp.asarray(np.stack(rolls)))
+
+        of_samples = [agreed(seed) for seed in range(study.seeds)]
         true = found.correlation[:, : study.sampled_steps, : study.sampled]
-        for key, of_each in (("predicted_horizon", agreement.cross), ("true_horizon", true)):
-            times = [metrics.correlation_horizons(one, test.dt) for one in of_each]
-            arrays[key] = np.array(times)
+        for key, of_each in (("predicted_horizon", of_samples), ("true_horizon", true)):
+            arrays[key] = np.array([valid_time(one) * test.dt for one in of_each])
     return Cell.of(fitted.trained, arrays, per_iteration=fitted.training.per_iteration)
-
-
-def true_spectrum(data: Data) -> np.ndarray:
-    """The truth's amplitudes late in a rollout, `[K]`; `Evaluation.late` is compared with it."""
-    return np.asarray(late_spectrum(data.test.truth(), data.test))
 
 
 def small_domain(
@@ -159,7 +153,7 @@ SMOKE = Study(
     seeds=2,
     train=small_domain(16, 13, 0),
     test=small_domain(8, 13, 1),
-    resnet=Resnet(width=8, blocks=1, dilations=(1, 2), embedding=16),
+    network=Resnet(width=8, blocks=1, dilations=(1, 2), embedding=16),
     training=Training(steps=20, batch=8, warmup=2, per_iteration=10),
     steps=12,
     samples=3,
@@ -183,7 +177,7 @@ GPU = Study(
     test=replace(_LONG, trajectories=256, frames=640, chunk=256, seed=1),
     stride=4,
     conditions=("dt", "dx"),
-    resnet=Resnet(width=128, blocks=4, form="matmul"),
+    network=Resnet(width=128, blocks=4, form="matmul"),
     training=Training(
         steps=80_000, batch=128, lr=3e-4, final_lr=1e-6, warmup=1000, per_iteration=1000
     ),
@@ -195,7 +189,7 @@ GPU = Study(
 _FINE = {"points": 256, "oversampling": 1}
 PAPER = replace(
     GPU,
-    network="unet",
+    network=Unet(),
     train=replace(GPU.train, **_FINE),
     test=replace(GPU.test, trajectories=128, **_FINE),
     seeds=3,

@@ -38,7 +38,6 @@ from jaxrl_rollouts.offline.worlds.thresholds import (
 )
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
-from jaxrl_rollouts.reports.statistics import summarize
 
 from ..catalogue import LISTINGS
 
@@ -83,11 +82,9 @@ def rank_correlation(rolled: quality.OpenLoop) -> np.ndarray:
     Args:
         rolled: fields `[seeds, T, B]`, on the host.
     """
-    correlations = []
-    for u, e in zip(rolled.uncertainty, rolled.error, strict=True):
-        good = np.isfinite(u) & np.isfinite(e)
-        correlations.append(spearman(u[good], e[good]))
-    return np.array(correlations)
+    pairs = zip(rolled.uncertainty, rolled.error, strict=True)
+    finite = ((u, e, np.isfinite(u) & np.isfinite(e)) for u, e in pairs)
+    return np.array([spearman(u[good], e[good]) for u, e, good in finite])
 
 
 def split_error(rolled: quality.OpenLoop, limits: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
@@ -145,14 +142,8 @@ def run_pair(config: Config, pair: tuple[str, str], context: RunContext) -> dict
             stage=f"{slug(pair[0])}-{slug(name)}",
             context=context,
         )
-        fitter = fitted.model.fitter
-        dynamics = learned_dynamics(
-            fitter,
-            fitted.model.elites,
-            termination=never,
-            disagreement=spread_of_means,
-            normalised=True,
-        )
+        fitter, how = fitted.model.fitter, {"disagreement": spread_of_means, "normalised": True}
+        dynamics = learned_dynamics(fitter, fitted.model.elites, termination=never, **how)
         worlds = [jax.tree.map(lambda x, i=i: x[i], fitted.worlds) for i in range(config.seeds)]
         rolled = _stack([quality.open_loop(dynamics, world, logged, roll_key) for world in worlds])
         trust = _stack([uncertainty_stats(fitter, world, rows) for world in worlds])
@@ -169,10 +160,7 @@ def run(config: Config, context: RunContext) -> Report:
     report, ensemble = Report.of(context, config.seeds), config.ensemble
     for pair in config.pairs:
         found, title = run_pair(config, pair, context), " on ".join(map(slug, pair))
-        report.table(
-            title,
-            [row for name in found for row in growth_rows(name, found[name])],
-        )
+        report.table(title, [row for name in found for row in growth_rows(name, found[name])])
         report.table(f"{title}: trust", [trust_row(name, worlds) for name, worlds in found.items()])
         add_claims(report, title, found)
     report.note(
@@ -188,15 +176,10 @@ def growth_rows(name: str, worlds: RolledWorlds) -> list[dict[str, Any]]:
     """Error after 1, 2, 4, ... steps, and after the last."""
     length, rows = worlds.rolled.error.shape[1], []
     for t in sorted({length, *(2**i for i in range(length.bit_length()))}):
-        error, bias = worlds.rolled.error[:, t - 1], worlds.rolled.reward_bias[:, t - 1]
-        columns = {
-            "median error": np.median(error, -1),
-            "95 % quantile": np.quantile(error, 0.95, axis=-1, method="lower"),
-            "reward bias, median": np.median(bias, -1),
-        }
-        summaries = {column: summarize(values) for column, values in columns.items()}
-        lost = float(100.0 * np.isinf(error).mean())
-        rows.append({"model": name, "step": t, **summaries, "lost %": lost})
+        error = worlds.rolled.error[:, t - 1]
+        row = {"model": name, "step": t, "median error": np.median(error, -1)}
+        row["95 % quantile"] = np.quantile(error, 0.95, axis=-1, method="lower")
+        rows.append(row | {"lost %": float(100.0 * np.isinf(error).mean())})
     return rows
 
 
@@ -204,14 +187,14 @@ def trust_row(name: str, worlds: RolledWorlds) -> dict[str, Any]:
     """What the spread knows about the error."""
     limits = {f"u({x:g})": threshold_at(worlds.trust, x) for x in LEVELS if x >= 0.9}
     before, after = split_error(worlds.rolled, limits["u(1)"])
-    columns = {
+    return {
+        "model": name,
+        "epochs": worlds.epochs,
         **limits,
         "Spearman of spread and error": rank_correlation(worlds.rolled),
         "95 % of errors up to u(1)": before,
         "median error above u(1)": after,
     }
-    summaries = {column: summarize(values) for column, values in columns.items()}
-    return {"model": name, "epochs": worlds.epochs, **summaries}
 
 
 def add_claims(report: Report, title: str, found: Mapping[str, RolledWorlds]) -> None:

@@ -42,7 +42,6 @@ PARTS: Mapping[str, dict[str, Any]] = {
 }
 DRIFT = Drift(dims=(24, 48), depths=(2, 1))
 BASELINES = ("persistence", "linear")
-ROUND = 20  # gradient steps that trainings are whole multiples of
 STARTS = 8  # frames per test trajectory from which single steps are measured
 
 
@@ -93,20 +92,17 @@ class DriftNetConfig:
     fourier: Drift = replace(DRIFT, mixer="fourier", dims=(13, 26), modes=3, embedding=28)
     conv: Drift = replace(DRIFT, mixer="conv", dims=(28, 56))
     fno: Fno = Fno(width=12, modes=7, embedding=16)
-    training: Training = field(default_factory=Training)
+    training: Training = field(default_factory=lambda: Training(per_iteration=20))
     within: float = 0.05
     steps: int = positive(112)
     repeats: int = positive(3)
 
     def validate(self) -> None:
-        if self.training.steps % ROUND:
-            expected = f"a multiple of {ROUND}"
+        if self.training.steps % self.training.per_iteration:
+            expected = f"a multiple of per_iteration, {self.training.per_iteration}"
             raise ConfigError("training.steps", self.training.steps, expected)
         if self.test.frames <= self.steps:
             raise ConfigError("test.frames", self.test.frames, f"more than steps ({self.steps})")
-        if self.training.per_iteration != ROUND:
-            expected = f"{ROUND}, which steps are rounded to"
-            raise ConfigError("training.per_iteration", self.training.per_iteration, expected)
         known = {"mixers": MIXERS, "seconds": (*MIXERS[1:], "fno"), "parts": tuple(PARTS)}
         for setting, names in known.items():
             if set(getattr(self, setting)) - set(names):
@@ -160,7 +156,8 @@ def updates_of(config: DriftNetConfig, name: str, cells: Grid) -> int:
     """Gradient steps of an arm that take as many CPU seconds as DRIFT's."""
     rates = [float(np.median(speed(cells["updates", arm]))) for arm in (name, "drift")]
     ratio = rates[0] / rates[1] if np.isfinite(rates).all() else 1.0
-    return max(ROUND, ROUND * round(config.training.steps * ratio / ROUND))
+    per = config.training.per_iteration
+    return per * max(1, round(config.training.steps * ratio / per))
 
 
 def speed(cell: Cell) -> np.ndarray:

@@ -49,25 +49,16 @@ OWN_WORLDS = Imagination._make((False, True, False, False))
 Look = Callable[[ModelBasedState], dict[str, jax.Array]]
 
 
-def optimal_policy(
-    params: object, key: jax.Array, observation: jax.Array, memory: tuple
-) -> tuple[jax.Array, tuple]:
-    """Straight to the goal in each coordinate.
-
-    The reward falls with each coordinate's distance and the coordinates move independently, so
-    the policy that is nearest in both at every time is optimal for any horizon and discount.
-    """
-    return jnp.clip(jnp.array(GOAL) - observation, -1.0, 1.0), memory
-
-
 def optimal_return(
     state: jax.Array, *, discount: float = 1.0, horizon: int | None = MAX_EPISODE_STEPS
 ) -> jax.Array:
     """Exact optimal (discounted) return from `[..., 2]` positions.
 
     Returns:
-        `[...]`, the sum over time of what `optimal_policy` earns. Without a horizon the sum is
-        exact up to 128 steps from the goal and the position is clipped there.
+        `[...]`, the sum over time of what going straight to the goal in each coordinate earns. The
+        reward falls with each coordinate's distance and the coordinates move independently, so the
+        policy that is nearest in both at every time is optimal for any horizon and discount.
+        Without a horizon the sum is exact up to 128 steps from the goal; beyond, that far is taken.
     """
     if horizon is None and discount >= 1.0:
         raise ValueError(f"discount: found {discount}, expected below 1 without a horizon")
@@ -103,9 +94,9 @@ class Reach(NamedTuple):
 
 
 def sample_region(
-    reach: Reach, member: Callable[[jax.Array], jax.Array], count: int, *, seed: int = 0
+    member: Callable[[jax.Array], jax.Array], count: int, *, seed: int = 0
 ) -> jax.Array:
-    """`[count, 2]` states drawn uniformly from where `member` (of `reach`) is true."""
+    """`[count, 2]` states drawn uniformly from where `member` (of a `Reach`) is true."""
     drawn = np.random.default_rng(seed).uniform(-WIDEST, WIDEST, (200 * count, 2))
     drawn = drawn.astype(np.float32)
     return jnp.asarray(drawn[np.asarray(member(jnp.asarray(drawn)))][:count])
@@ -183,7 +174,7 @@ def critics_look(agent: Agent, reach: Reach, probes: int) -> Look:
     region. `edge_share`: of next states in the buffer.
     """
     regions = {"within": reach.within, "edge": reach.edge}
-    states = {name: sample_region(reach, member, probes) for name, member in regions.items()}
+    states = {name: sample_region(member, probes) for name, member in regions.items()}
 
     def look(state: ModelBasedState) -> dict[str, jax.Array]:
         metrics, imagined = {}, state.imagined

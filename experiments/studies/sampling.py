@@ -8,8 +8,9 @@ Heek et al. 2024 (multistep consistency models), arXiv 2403.06807.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -118,37 +119,36 @@ def fit_arms(config: Config, packed: jax.Array, width: int, context: RunContext)
     return arms | {f"{n}, {RELABELLED}": arms[n]._replace(relabelled=True) for n in last}
 
 
-class Draw(NamedTuple):
-    """Draws rows of an arm for all seeds."""
+def drawn_by(
+    arm: Arm, keys: jax.Array, count: int, layout: RowLayout, relabellers: tuple
+) -> list[Transitions]:
+    """Rows of an arm for all seeds."""
 
-    layout: RowLayout
-    relabellers: tuple[Any, ...]
+    def one(per_seed: tuple, shared: tuple) -> jax.Array:
+        return draw_rows(arm.model, *per_seed, (1, count, layout.features), arm.sampler)
 
-    def __call__(self, arm: Arm, keys: jax.Array, count: int) -> list[Transitions]:
-        shape = 1, count, self.layout.features
-
-        def one(per_seed: tuple, shared: tuple) -> jax.Array:
-            return draw_rows(arm.model, *per_seed, shape, arm.sampler)
-
-        drawn = [self.layout.unpack(own) for own in map_seeds(one, (arm.params, keys))]
-        if not arm.relabelled:
-            return drawn
-        per_seed = zip(self.relabellers, drawn, keys, strict=True)
-        return [relabelled_rows(by, r, jax.random.fold_in(key, 1)) for by, r, key in per_seed]
+    drawn = [layout.unpack(own) for own in map_seeds(one, (arm.params, keys))]
+    if not arm.relabelled:
+        return drawn
+    per_seed = zip(relabellers, drawn, keys, strict=True)
+    return [relabelled_rows(by, r, jax.random.fold_in(key, 1)) for by, r, key in per_seed]
 
 
 def measure(
-    draw: Draw, arm: Arm, real: jax.Array, data: Dataset, env: Environment, config: Config
+    draw: Callable[[], list[Transitions]],
+    layout: RowLayout,
+    real: jax.Array,
+    data: Dataset,
+    env: Environment,
+    seed: int,
 ) -> dict[str, np.ndarray]:
     """Errors, distance and seconds of an arm's rows, `[seeds]` each."""
-    keys = jax.random.split(jax.random.key(config.seed + 1), config.seeds)
-    drawn = draw(arm, keys, config.rows)
-    seconds = min(timed(lambda: draw(arm, keys, config.rows)) for _ in range(2))
-    at = jax.random.key(config.seed + 2)
+    drawn, at = draw(), jax.random.key(seed + 2)
+    seconds = min(timed(draw) for _ in range(2))
     errors = [dynamics_error(env, own, data.transitions, at) for own in drawn]
     return {
-        "rate": np.full(config.seeds, config.seeds * config.rows / seconds),
-        "distance": np.array([sliced_wasserstein(real, draw.layout.pack(r)) for r in drawn]),
+        "rate": np.full(len(drawn), len(drawn) * len(real) / seconds),
+        "distance": np.array([sliced_wasserstein(real, layout.pack(rows)) for rows in drawn]),
         "error": np.array([e.next_observation.mean() for e in errors]),
         "median": np.array([np.median(e.next_observation) for e in errors]),
         "reward": np.array([e.reward.mean() for e in errors]),
@@ -170,12 +170,13 @@ def run(config: Config, context: RunContext) -> Report:
         fit_relabeller(rows, settings, key, stage=f"relabeller-{i}", **how)
         for i, key in enumerate(fits)
     )
-    draw = Draw(layout, relabellers)
+    keys = jax.random.split(jax.random.key(config.seed + 1), config.seeds)
     at = jax.random.key(config.seed + 4)
     real = packed[jax.random.randint(at, (config.rows,), 0, len(packed))]
 
     def cell(name: str, stage: str) -> Cell:
-        return Cell(measure=lambda: measure(draw, arms[name], real, data, env, config))
+        draw = partial(drawn_by, arms[name], keys, config.rows, layout, relabellers)
+        return Cell(measure=lambda: measure(draw, layout, real, data, env, config.seed))
 
     grid = run_grid({"sampler": tuple(arms)}, cell, context, seeds=config.seeds, clear=False)
     columns = {"samples/s": "rate", "sliced Wasserstein": "distance", "dynamics error": "error"}
@@ -189,7 +190,8 @@ def add_claims(report: Report, cells: Mapping[str, Cell], calls: tuple[int, ...]
     claim, many = claims(report, LISTINGS["sampling"].source), cells[f"{MANY}, 255"]
     for n in calls[-2:]:
         student = cells[f"student, {n}"]
-        best = np.min([cells[name]["distance"] for name in rivals(cells, n)], axis=0)
+        rivals = [name for name, sampler in solvers(calls).items() if sampler.calls <= n]
+        best = np.min([cells[name]["distance"] for name in rivals], axis=0)
         means = f"sliced Wasserstein over that of the teacher's best solver in at most {n} calls"
         text = f"a student in {n} calls is twice as near"
         claim(text, student["distance"] / best, at_most=0.5, means=means)
@@ -199,18 +201,6 @@ def add_claims(report: Report, cells: Mapping[str, Cell], calls: tuple[int, ...]
         means = "dynamics error over that of 255 calls, relabelled by one network"
         ratio = cells[f"student, {n}, {RELABELLED}"]["error"] / many["error"]
         claim(f"a student in {n} calls, relabelled, is as right", ratio, at_most=1.25, means=means)
-
-
-def rivals(cells: Mapping[str, Any], calls: int) -> list[str]:
-    """Names of the teacher's solvers that make at most so many calls."""
-    return [
-        name
-        for name in cells
-        if name.startswith(("Euler", "Heun", "DPM"))
-        and name.split(", ")[1].isdigit()
-        and int(name.split(", ")[1]) <= calls
-        and RELABELLED not in name
-    ]
 
 
 _TINY = diffusion.small_training(20, 16)

@@ -15,7 +15,6 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.experiments.studies.bandit_dqn import (
     DqnConfig,
     DqnState,
-    buffer_bytes,
     buffer_size,
     dueling,
     make_recurrent_dqn,
@@ -181,6 +180,5 @@ def test_an_iteration_rolls_stores_and_learns() -> None:
 
 def test_sizes_of_the_ring() -> None:
     assert buffer_size(CONFIG, 100) == (900, 35)
-    assert buffer_bytes(CONFIG, TASK) == 900 * 27 + (2 * 35 + 4) * 4
     with pytest.raises(ConfigError, match="capacity: found 200"):
         make_recurrent_dqn(replace(CONFIG, capacity=200), TASK).init(jax.random.key(0), WORLD)

@@ -14,7 +14,11 @@ import pytest
 from jaxrl_rollouts.configs import coefficients
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.studies.blend import Blend, blend_worlds, blended_dynamics
+from jaxrl_rollouts.experiments.studies.true_dynamics_cells import (
+    Blend,
+    blend_worlds,
+    blended_dynamics,
+)
 from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM

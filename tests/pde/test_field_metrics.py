@@ -84,14 +84,6 @@ def test_error_spectrum_sees_the_difference_only() -> None:
     assert np.delete(found, 7).max() < 1e-4
 
 
-def test_spread_and_error_of_a_calibrated_ensemble() -> None:
-    """Truth and S samples from one distribution: MSE of the mean is (1 + 1/S) times the spread."""
-    drawn = fields(0, 5, 1, 3000, 1, 20)
-    spread, error = metrics.spread_and_error(jnp.asarray(drawn[1:]), jnp.asarray(drawn[0]))
-    ratio = float(np.square(error).mean() / np.square(spread).mean())
-    assert ratio == pytest.approx(1.25, rel=0.03)
-
-
 def test_cross_correlation_is_the_mean_over_pairs() -> None:
     samples = fields(0, 4, 2, 3, 1, 12)
     found = np.asarray(metrics.cross_correlation(jnp.asarray(samples)))
