@@ -84,14 +84,16 @@ def compared(runs: Sequence[Path], episodes: int = 0, seed: int = 0) -> Report:
         if episodes:
             row[f"return, {episodes} fresh episodes"] = _played(run, episodes, seed)
         row |= {"seeds": report.seeds, "minutes": report.wall_seconds / 60}
-        rows.append(row | settings[name])
+        # What was measured is said once: a fine-tuned run has a method, and no setting of one.
+        rows.append(row | {key: x for key, x in settings[name].items() if key not in row})
     whole.table("runs", rows)
     if more:
         whole.note(f"Settings that differ as well: {', '.join(more)}.")
     for name, report in reports.items():
         if report.conclusion:
             whole.note(f"{name}: {report.conclusion[0]}")
-    steps = {name: found.get("method.steps") for name, found in configs.items()}
+    # A fine-tuning counts steps in its simulator.
+    steps = {n: found.get("method.steps", found.get("steps")) for n, found in configs.items()}
     _draw(whole, dict(zip(reports, runs, strict=True)), steps)
     return whole
 
@@ -189,7 +191,7 @@ def _draw(report: Report, runs: Mapping[str, Path], steps: Mapping[str, int | No
             if points:
                 at, values = zip(*points, strict=True)
                 curve_with_band(ax, at, np.transpose(values), name)
-        ax.set(xlabel="gradient steps", ylabel=metric.replace("_", " "))
+        ax.set(xlabel="steps", ylabel=metric.replace("_", " "))
 
 
 def _main(arguments: Sequence[str], prog: str) -> None:

@@ -30,6 +30,9 @@ def online_report(outcome: Online, context: RunContext) -> Report:
     report.wall_seconds = outcome.trained.wall_seconds
     report.compile_seconds = outcome.trained.compile_seconds
     report.number("return", returns[-1])
+    last = {"return": returns[-1], "estimated value": estimated[-1], "true value": earned[-1]}
+    about = {name: outcome.about[name] for name in ("dataset", "method")}
+    report.table("result", [{**about, **last}])
     rows = zip(steps.tolist(), returns, estimated, earned, strict=True)
     report.table(
         "learning curve",

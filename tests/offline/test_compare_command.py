@@ -49,6 +49,18 @@ def test_runs_stand_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "data:image/png" in page and "method.penalty" in page
 
 
+def test_a_run_without_a_setting_keeps_what_was_measured(tmp_path: Path) -> None:
+    """Of three runs two have a method among their settings; the third was fine-tuned."""
+    runs = [finished(tmp_path / name, name, (1.0, 2.0)) for name in ("mopo", "iql", "tuned")]
+    report = json.loads((runs[2] / "report.json").read_text("utf-8"))
+    report = report | {"config": {"start": "runs/iql", "steps": 100}}
+    del report["digest"]
+    (runs[2] / "report.json").write_text(json.dumps(report), "utf-8")
+    rows = compared(runs).tables["runs"]
+    assert [row["method"] for row in rows] == ["mopo", "iql", "tuned"]
+    assert "method.agent" not in rows[0], "the same in all that have it"
+
+
 def test_settings_that_differ_are_those_that_several_have() -> None:
     runs = {
         "a": flat({"method": {"mopo": {"penalty": 1, "steps": 5, "agent": {"sac": {"lr": 1}}}}}),

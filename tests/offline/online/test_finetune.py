@@ -16,6 +16,7 @@ from jaxrl_rollouts import offline, replay
 from jaxrl_rollouts.cli.main import dispatch
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, DataError, Interrupted
 from jaxrl_rollouts.offline.agents.cql import CqlConfig
+from jaxrl_rollouts.offline.compare_command import compared
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.data.transitions import RewardScale
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
@@ -233,6 +234,10 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = load_report(made)
     assert "25 % of each batch from pendulum-mixed" in " ".join(report.notes)
     assert "in 100 steps" in report.conclusion[0]
+    first, second = compared([run, made]).tables["runs"]
+    assert (first["dataset"], second["dataset"]) == ("pendulum-mixed", "pendulum-mixed")
+    assert (first["method"], second["method"]) == ("iql", "iql, fine-tuned")
+    assert second["true value"] == report.tables["learning curve"][-1]["earned value"]
     dispatch(["evaluate", str(made), "--episodes", "2"])
 
 
