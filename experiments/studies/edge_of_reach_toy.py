@@ -48,7 +48,7 @@ COLUMNS = {
     "spread at the edge": "spread_edge",
     "edge states in the buffer, %": lambda cell: 100.0 * cell["edge_share"],
 }
-IMPOSSIBLE, REACHED = "#D55E00", "#dbe9f4"
+IMPOSSIBLE = "#D55E00"
 CURED = 80.0  # % of the optimal return
 
 
