@@ -38,7 +38,7 @@ _LISTED = (
         "control_from_a_log",
         "an actuated PDE: agents on a log, in perceptrons and in fields as world models",
         "Zeng, Linot & Graham 2022 (DManD-RL), arXiv 2205.00579; the project's goals",
-        minutes={"smoke": None, "long": None},
+        minutes={"smoke": None, "cpu": None, "long": None},
     ),
     ExperimentInfo(
         "edge_of_reach",

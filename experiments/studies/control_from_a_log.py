@@ -58,6 +58,8 @@ _ROLLED: Found = {
     "agent": {**_WIDE, "critic_lr": 3e-4, "alpha_lr": 3e-4, "tau": 0.01, "initial_alpha": 0.1},
     "rollouts": {"length": 20, "batch_size": 500, "every": 500},
 }
+_QUICK: Found = {**_ROLLED, "steps": 6_000, "agent": {**_ROLLED["agent"], "tau": 0.05}}
+_QUICK["agent"] |= {"hidden_dims": (64, 64), "actor_lr": 1e-3, "critic_lr": 1e-3, "alpha_lr": 1e-3}
 _ONLINE: Found = {"agent": _ROLLED["agent"], "steps": 100_000, "environments": 50}
 
 
@@ -200,12 +202,7 @@ def in_worlds(config: Config, method: Any, data: Dataset, fitted: FittedWorlds) 
 
 
 class Cells(NamedTuple):
-    """Makes cells of a run.
-
-    Attributes:
-        config, context: of the run.
-        key: of the starts that all policies are measured from.
-    """
+    """Makes cells of a run; all policies are measured from the starts of `key`."""
 
     config: Config
     context: RunContext
@@ -218,8 +215,8 @@ class Cells(NamedTuple):
     def cell(self, name: str, measure: Callable[[], Found]) -> Found:
         """A cell's numbers; none where it is left out."""
         there = (self.context.folder.stage("cells") / f"{name}.npz").is_file()
-        asked = there or self.asked(name)
-        return dict(remember(self.context, "cells", name, measure)) if asked else {}
+        left_out = not there and not self.asked(name)
+        return {} if left_out else dict(remember(self.context, "cells", name, measure))
 
     def trained(self, name: str, data: Dataset, **given: Any) -> Found:
         """Train and play; the run keeps the policies."""
@@ -344,6 +341,11 @@ PRESETS = {
         fields=_TINY, mlp=_worlds(hidden_dims=(8,), max_epochs=1), open_loop=5,
         online=_recipe("online_sac", "smoke")(), choose=_judged(_TINY, "smoke"), rounds=1, seeds=2,
         evaluations=1, episodes=2,
+    ),
+    "cpu": Config(
+        ("mixed",), 12_000, mopo=_recipe("mopo", **_QUICK)(), ravl=_recipe("ravl", **_QUICK)(),
+        fields=_fields(members=3, elites=3, max_epochs=10), choose=_judged(_fields(), "smoke"),
+        mlp=_worlds(members=3, elites=3, max_epochs=40),
     ),
     "long": Config(),
 }  # fmt: skip
