@@ -115,7 +115,7 @@ class Config:
     open_loop: int = positive(50)
     online: offline.OnlineSac = field(default_factory=_recipe("online_sac", **_ONLINE))
     choose: offline.ChooseConfig = field(default_factory=lambda: _judged(_fields(), "small"))
-    rounds: int = positive(8)
+    rounds: int = positive(16)
     seeds: int = positive(4)
     seed: int = 0
     evaluations: int = positive(5)
@@ -146,7 +146,7 @@ def best_gains(key: jax.Array, rounds: int, episodes: int) -> jax.Array:
     for number_ in range(rounds):
         draw_key, play_key = jax.random.split(jax.random.fold_in(key, number_))
         gains = (middle + spread * jax.random.normal(draw_key, (24, 5))).at[0].set(middle)
-        best = gains[np.argsort(played(linear, gains, 24, play_key, episodes)["return"])[-5:]]
+        best = gains[np.argsort(played(linear, gains, 24, play_key, episodes)["return"])[-6:]]
         middle, spread = best.mean(0), best.std(0)
     return middle
 
@@ -159,7 +159,7 @@ def controller(config: Config, name: str, key: jax.Array, play_key: jax.Array) -
         patterns = jnp.asarray(list(itertools.product((-1.0, 0.0, 1.0), repeat=ENV.action_size)))
         none = jnp.zeros((len(patterns), 1, 1))
         every = feedback.Feedback(none, patterns[:, None], none, none)
-        tried = played(policy, every, len(patterns), key, 8)["return"]
+        tried = played(policy, every, len(patterns), key, 32)["return"]
         params = feedback.Feedback(constant=patterns[int(tried.argmax())])
     elif name == "best linear":
         policy, params = linear, best_gains(key, config.rounds, 16)
@@ -298,8 +298,7 @@ def run(config: Config, context: RunContext) -> Report:
         for name in ("nothing", "best constant", "proportional", "best linear")
     }
     rows = [{"log": "", "arm": name, **found} for name, found in plain.items()]
-    gaps, ratios, table = {}, [], []
-    missing = np.full(config.seeds, np.nan)
+    gaps, ratios, table, missing = {}, [], [], np.full(config.seeds, np.nan)
     for number_, log in enumerate(config.logs):
         arms, off = cells.log(report, log, logs[2 * number_ : 2 * number_ + 2])
         rows += [{"log": log, "arm": arm, **found} for arm, found in arms.items()]
@@ -310,7 +309,6 @@ def run(config: Config, context: RunContext) -> Report:
                 arm: found["return"] - plain["best linear"]["return"]
                 for arm, found in arms.items() if found and arm.endswith(WORLDS)
             }  # fmt: skip
-    # Read for its sizes only.
     some = Dataset("", feedback.ks_random(key, 400), ENV.name, Path("(made on the spot)"), "")
     online = cells.cell("online", lambda: cells.trained("online", some, method=config.online))
     report.table("returns", [*rows, {"log": "", "arm": "online SAC", **online}])
