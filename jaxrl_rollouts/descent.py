@@ -89,6 +89,7 @@ def make_averaged(
     draw: Callable[[jax.Array, PyTree], tuple],
     loss: Callable[..., tuple[jax.Array, dict[str, jax.Array]]],
     start: Callable[[PyTree, PyTree], PyTree] | None = None,
+    counted: bool = False,
 ) -> AveragedTraining:
     """Functions for `train_loop`.
 
@@ -97,6 +98,7 @@ def make_averaged(
             were `Drawn` before.
         loss: `(params, key, *batch) -> (loss, metrics)`.
         start: `(params, data) -> params`, what to begin with in their place (a teacher's, say).
+        counted: whether the loss takes the number of steps before this one behind the batch.
     """
     limit = [optax.clip_by_global_norm(config.clip)] if config.clip is not None else []
     optimise = optax.chain(*limit, optimiser)
@@ -118,13 +120,13 @@ def make_averaged(
             params, average, moments = carry
             (draw_key, loss_key), ready = step
             batch = draw(draw_key, data if ready is None else ready)
+            batch = (*batch, _count(moments)) if counted else batch
             (value, metrics), gradient = jax.value_and_grad(loss, has_aux=True)(
                 params, loss_key, *batch
             )
             change, moments = optimise.update(gradient, moments, params)
             params = optax.apply_updates(params, change)
-            count = optax.tree_utils.tree_get_all_with_path(moments, "count")[0][1]
-            average = optax.incremental_update(params, average, weight(count))
+            average = optax.incremental_update(params, average, weight(_count(moments)))
             recorded = {"loss": value, **metrics, "gradient_norm": optax.tree.norm(gradient)}
             return (params, average, moments), recorded
 
@@ -133,3 +135,8 @@ def make_averaged(
         return AveragedState(*carry, key), jax.tree.map(jnp.mean, metrics)
 
     return AveragedTraining(init, update, config.steps // config.per_iteration)
+
+
+def _count(moments: optax.OptState) -> jax.Array:
+    """Steps that an optimiser has taken."""
+    return optax.tree_utils.tree_get_all_with_path(moments, "count")[0][1]

@@ -67,19 +67,21 @@ class Emulator(NamedTuple):
         stages: as `step`, but `[K + 1, H * C, *space]`, the field after 0, 1, ... K refinements;
             the last is what `step` returns. None where nothing is refined.
         bundle: `k`, frames that a step makes; of more than `H` the field after it holds k.
+        paced: whether the loss takes a fifth argument, the gradient steps before this one.
         about: what it and its network were made with, by name: a training's checkpoints say it, so
             that they are not taken for another emulator's (`train_loop`).
     """
 
     init: Callable[[jax.Array], PyTree]
     step: EmulatorStep
-    loss: Callable[[PyTree, jax.Array, jax.Array, Conditions], tuple[jax.Array, Metrics]]
+    loss: Callable[..., tuple[jax.Array, Metrics]]
     frames: int
     calls: int
     history: int = 1
     stages: EmulatorStep | None = None
     about: About = ()
     bundle: int = 1
+    paced: bool = False
 
     @property
     def held(self) -> int:

@@ -35,8 +35,9 @@ from jaxrl_rollouts.trees import PyTree
 
 from .adapters import NetworkLike, network_like
 from .constant import changing, check_changing
-from .emulator import Objective
+from .emulator import Emulator, Objective
 from .fieldset import FieldSet, to_units
+from .precision import lean
 from .registries import OBJECTIVES
 from .step_sizes import strided
 from .streaming import windows_feed
@@ -208,7 +209,10 @@ def fit(
         raise DataError(data_set.path, "frames", u.shape[1], f"at least {needed} for a window")
     often = evaluations if validation is not None else 1
     training = training_of(training, steps, stride, data_set, often)
-    functions, data = make_training(own.emulator, training), _data(data_set, u, own, training)
+    functions, data = (
+        make_training(_lean(own, training), training),
+        _data(data_set, u, own, training),
+    )
     begin, keys = _beginning(functions.init, jax.random.split(as_key(key), seeds), start)
     validated = Validation.of(own, validation) if validation is not None else None
     trained = train_loop(
@@ -227,6 +231,12 @@ def fit(
         on_divergence=on_divergence,
     )
     return Fitted(replace(own, params=_kept(validated, trained)), trained, training)
+
+
+def _lean(own: TrainedEmulator, training: Training) -> Emulator:
+    """The emulator as it is trained; the one that is rolled where that is float32 and whole."""
+    net = lean(own.net, training.precision, training.remat)
+    return own.emulator if net is own.net else own.objective.make(net, own.scale)
 
 
 def _kept(validated: Validation | None, trained: Trained) -> PyTree:

@@ -30,6 +30,7 @@ from .flows import find_flow
 from .frames import narrowed
 from .objectives import Mse
 from .operators import Resnet
+from .precision import Precision
 from .registries import NETWORKS, OBJECTIVES
 from .report import make_report
 from .split import split_files
@@ -55,6 +56,8 @@ class TrainConfig:
         steps: gradient steps.
         batch: windows per gradient step.
         lr: learning rate after the warm-up.
+        precision: of a network's computations in training: float32 or bfloat16.
+        remat: gradients window by window, activations computed again: for large grids.
         seeds: emulators trained side by side.
         seed: decides everything that is drawn.
         validation_share: share of the training trajectories on which the error is measured while
@@ -93,6 +96,8 @@ class TrainConfig:
     steps: int = positive(5000)
     batch: int = positive(32)
     lr: float = step_size(1e-3)
+    precision: Precision = "float32"
+    remat: bool = False
     seeds: int = positive(2)
     seed: int = 0
     validation_share: float = number(0.1, least=0, below=1)
@@ -190,6 +195,8 @@ def fitted_to(
             lr=config.lr,
             final_lr=config.lr / 100,
             shift_axes=config.shift_axes,
+            precision=config.precision,
+            remat=config.remat,
         ),
         validation=validation,
         stage=OBJECTIVES.name_of(objective),

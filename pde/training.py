@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ from jaxrl_rollouts.trees import PyTree
 from .emulator import Emulator
 from .equations import EQUATIONS
 from .fieldset import Fields, FieldSet, sample_windows
+from .precision import Precision
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,10 @@ class Training:
         shift_axes: of space, along which that is done; None for every axis.
         stride: frames of the data per step of the emulator.
         per_iteration: gradient steps between two records in the log.
+        precision: of a network's computations in training: float32 or bfloat16. Weights, losses and
+            what is saved and rolled are float32.
+        remat: gradients window by window, activations computed again: one window's at a time are
+            in memory, for a third more computation.
     """
 
     steps: int = positive(20_000)
@@ -54,6 +60,8 @@ class Training:
     shift_axes: tuple[int, ...] | None = None
     stride: int = positive(1)
     per_iteration: int = positive(100)
+    precision: Precision = "float32"
+    remat: bool = False
 
     def validate(self) -> None:
         check_schedule(self)
@@ -88,16 +96,23 @@ def make_training(emulator: Emulator, config: Training) -> AveragedTraining:
         )
 
     def batch_loss(
-        params: PyTree, key: jax.Array, windows: jax.Array, conditions: jax.Array
+        params: PyTree, key: jax.Array, windows: jax.Array, conditions: jax.Array, *count: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         keys = jax.random.split(key, config.batch)
         keys, windows, conditions = split((keys, windows, conditions), BATCH)
-        losses, metrics = jax.vmap(emulator.loss, (None, 0, 0, 0))(
-            params, keys, windows, conditions
-        )
+
+        def loss(*window: Any) -> tuple[jax.Array, dict[str, jax.Array]]:
+            return emulator.loss(params, *window, *count)
+
+        if config.remat:
+            losses, metrics = jax.lax.map(lambda window: loss(*window), (keys, windows, conditions))
+        else:
+            losses, metrics = jax.vmap(loss)(keys, windows, conditions)
         return losses.mean(), jax.tree.map(lambda x: x.mean(), metrics)
 
-    return make_averaged(config, optax.adam(rate), weight, emulator.init, draw, batch_loss)
+    return make_averaged(
+        config, optax.adam(rate), weight, emulator.init, draw, batch_loss, counted=emulator.paced
+    )
 
 
 def training_of(

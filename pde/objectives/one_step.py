@@ -128,11 +128,13 @@ class StepObjective:
         ahead: frames that a training window has beyond the history.
         calls: of the network in a step.
         bundle: frames that it makes.
+        paced: whether `error` takes the number of gradient steps, too.
     """
 
     ahead: ClassVar[int] = 1
     calls: ClassVar[int] = 1
     bundle: ClassVar[int] = 1
+    paced: ClassVar[bool] = False
 
     def one_step(self, net: FieldNetwork, scale: Scale) -> OneStep:
         """The step and its loss, with settings checked."""
@@ -160,8 +162,10 @@ class StepObjective:
         """
         one = self.one_step(net, scale)
 
-        def loss(params: PyTree, key: jax.Array, window: jax.Array, conditions: Conditions) -> Loss:
-            return self.error(one, params, one.noisy(key, window), conditions)
+        def loss(
+            params: PyTree, key: jax.Array, window: jax.Array, conditions: Conditions, *count: Any
+        ) -> Loss:
+            return self.error(one, params, one.noisy(key, window), conditions, *count)
 
         def step(
             params: PyTree, key: jax.Array, field: jax.Array, conditions: Conditions
@@ -171,8 +175,8 @@ class StepObjective:
 
         about = net.about + kind_and_settings("objective", self) + (("scale", scale),)
         frames = net.history + self.ahead
-        bundle = self.bundle
-        return Emulator(net.init, step, loss, frames, self.calls, net.history, None, about, bundle)
+        emulator = Emulator(net.init, step, loss, frames, self.calls, net.history, about=about)
+        return emulator._replace(bundle=self.bundle, paced=self.paced)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from .layers import (
     CIRCLE,
     Embedding,
     Padding,
+    at_least_float32,
     check_embedding,
     field_network,
     gelu,
@@ -117,7 +118,7 @@ class SpectralConv(nn.Module):
 
         *others, last = self.modes
         weight = self._weight((*(2 * m for m in others), last, channels, self.features))
-        low = jnp.fft.rfftn(x, axes=axes)[..., :last, :]
+        low = jnp.fft.rfftn(at_least_float32(x), axes=axes)[..., :last, :]
         weight = weight[..., : low.shape[-2], :, :]
         for axis, points in enumerate(space[:-1]):
             keep = min(others[axis], points // 2)
@@ -125,7 +126,7 @@ class SpectralConv(nn.Module):
         mixed = jnp.einsum("...c,...cf->...f", low, weight)
         for axis, points in enumerate(space[:-1]):
             mixed = scatter_modes(mixed, points, axis)
-        return jnp.fft.irfftn(mixed, s=space, axes=axes)
+        return jnp.fft.irfftn(mixed, s=space, axes=axes).astype(x.dtype)
 
     def _weight(self, shape: tuple[int, ...]) -> jax.Array:
         """Complex weights `shape`, `[..., C, features]`."""

@@ -37,6 +37,11 @@ def gelu(x: jax.Array) -> jax.Array:
     return 0.5 * x * (1.0 + jax.lax.erf(x * math.sqrt(0.5)))
 
 
+def at_least_float32(x: jax.Array) -> jax.Array:
+    """What a Fourier transform takes."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
 def paddings(boundaries: Sequence[str], axes: int) -> tuple[Padding, ...]:
     """How each axis goes on: around where it is periodic, with zeros at walls, else as it ends."""
     kinds = tuple(boundaries) or ("",) * axes
@@ -224,7 +229,9 @@ class Embedding(nn.Module):
         for value in scalars:
             hidden = Dense(self.features)(sinusoid(value, self.size))
             out = out + Dense(self.features)(gelu(hidden))
-        return out
+        # In a `lean` network as the index is, or all that follows would be float32 again.
+        half = jnp.asarray(index).dtype == jnp.bfloat16
+        return out.astype(jnp.bfloat16) if half else out
 
 
 def field_network(module: nn.Module, shape: FieldShape) -> FieldNetwork:

@@ -22,7 +22,16 @@ from jaxrl_rollouts.networks import Dense
 
 from ..spectral import lengths, waves
 from .fno import SpectralConv
-from .layers import Form, Padding, _extended, gelu, torch_default, use_matmul, zeros
+from .layers import (
+    Form,
+    Padding,
+    _extended,
+    at_least_float32,
+    gelu,
+    torch_default,
+    use_matmul,
+    zeros,
+)
 
 SMALL = 0.02  # deviation of the released code's weights
 normal = nn.initializers.normal(SMALL)
@@ -104,7 +113,7 @@ class DriftMixer(nn.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         *grid, features = x.shape
         space = (grid[0], grid[1])
-        modes = jnp.fft.rfft2(x, axes=(0, 1), norm="ortho")
+        modes = jnp.fft.rfft2(at_least_float32(x), axes=(0, 1), norm="ortho")
         low = low_set(space, self.cut)
         columns = int(low.any(0).sum())  # beyond them nothing is low
         mixed, low_alpha, high_alpha = modes[:, :columns], jnp.ones(()), jnp.ones(())
@@ -117,7 +126,7 @@ class DriftMixer(nn.Module):
         below = jnp.where(within[:, :columns], low_alpha * mixed, 0.0)
         beyond = [(0, 0), (0, modes.shape[1] - columns), (0, 0)]
         both = jnp.where(within, jnp.pad(below, beyond), high_alpha * modes)
-        y = jnp.fft.irfft2(both, s=space, axes=(0, 1), norm="ortho")
+        y = jnp.fft.irfft2(both, s=space, axes=(0, 1), norm="ortho").astype(x.dtype)
         if not self.local:
             return y
         y = y + Depthwise(3, self.padding, False, self.form, name="depthwise")(x)
