@@ -13,6 +13,8 @@ import pytest
 
 from jaxrl_rollouts import pde
 from jaxrl_rollouts.pde.emulator import FIRST_INDEX, FieldShape
+from jaxrl_rollouts.pde.fieldset import FieldSet
+from jaxrl_rollouts.pde.fitting import Fitted
 from jaxrl_rollouts.pde.precision import lean
 from jaxrl_rollouts.pde.training import Training
 
@@ -26,12 +28,12 @@ NETWORKS: dict[str, Any] = {
 }
 
 
-def fields() -> pde.FieldSet:
+def fields() -> FieldSet:
     u = np.random.default_rng(0).normal(size=(4, 8, 1, 32)).cumsum(1).astype(np.float32)
     return pde.from_arrays(u, dt=[0.1, 0.2, 0.3, 0.4])
 
 
-def trained(objective: Any = "mse", **settings: Any) -> pde.Fitted:
+def trained(objective: Any = "mse", **settings: Any) -> Fitted:
     training = Training(steps=4, batch=3, warmup=0, per_iteration=2, **settings)
     return pde.fit(objective, fields(), network=SMALL, seeds=2, key=3, training=training)
 
@@ -100,6 +102,9 @@ def test_products_along_the_grid_are_in_half_precision(name: str) -> None:
 def test_half_precision_trains_and_is_saved_whole() -> None:
     half = trained(precision="bfloat16")
     assert {leaf.dtype for leaf in jax.tree.leaves(half.params)} == {np.dtype(np.float32)}
-    losses = [np.stack([r.metrics["loss"] for r in f.history.records]) for f in (trained(), half)]
-    np.testing.assert_allclose(*losses, rtol=0.02)
-    assert not np.array_equal(*losses)
+    whole, low = (
+        np.stack([record.metrics["loss"] for record in fitted.history.records])
+        for fitted in (trained(), half)
+    )
+    np.testing.assert_allclose(low, whole, rtol=0.02)
+    assert not np.array_equal(low, whole)
