@@ -185,7 +185,7 @@ def make_world_model(
     change = np.asarray(transitions.next_observations) - observations
     x = np.concatenate([observations, actions], -1)
     y = np.concatenate([change, np.asarray(transitions.rewards)[:, None]], -1)
-    return _regression(config, x, y, targets, groups, forcing)
+    return regression(config, x, y, targets, groups, forcing)
 
 
 def make_inverse_model(config: EnsembleConfig, transitions: Transitions) -> WorldModel:
@@ -198,10 +198,10 @@ def make_inverse_model(config: EnsembleConfig, transitions: Transitions) -> Worl
     observations, following, actions = (
         np.asarray(x) for x in (t.observations, t.next_observations, t.actions)
     )
-    return _regression(config, np.concatenate([observations, following], -1), actions, "change")
+    return regression(config, np.concatenate([observations, following], -1), actions, "change")
 
 
-def _regression(
+def regression(
     config: EnsembleConfig,
     x: np.ndarray,
     y: np.ndarray,
@@ -209,6 +209,7 @@ def _regression(
     groups: np.ndarray | None = None,
     forcing: Forcing | None = None,
 ) -> WorldModel:
+    """The same of any inputs `x [n, I]` and outputs `y [n, O]`, arguments as above."""
     x, y = jax.device_put((x, y))
     inputs, member = fit_scaler(x), None
     units = _target_units(targets, inputs, y)

@@ -1,0 +1,139 @@
+"""Strategies of forecasts: where they are one and the same, numpy's versions, and rectifiers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrl_rollouts.configs import check
+from jaxrl_rollouts.ensemble_config import EnsembleConfig
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.worlds.open_loop import LoggedWindows, replay
+from jaxrl_rollouts.offline.worlds.strategies import (
+    Strategy,
+    block_of,
+    fit_strategy,
+    forecast,
+)
+from jaxrl_rollouts.rollouts import Model, rollout, step_result
+
+KEY = jax.random.key(1)
+S, A, H, B = 2, 1, 4, 300
+CONFIG = EnsembleConfig(
+    members=1, elites=1, hidden_dims=(16,), weight_decay=(0.0,), batch_size=64, max_epochs=2
+)
+
+
+def windows(horizon: int = H) -> LoggedWindows:
+    """`s' = (0.9 s_0 + a, s_1 + 0.2 s_0)`."""
+    rng = np.random.default_rng(0)
+    actions = rng.uniform(-1, 1, (horizon, B, A)).astype(np.float32)
+    path = [rng.normal(size=(B, S)).astype(np.float32)]
+    for a in actions:
+        s = path[-1]
+        path.append(np.stack([0.9 * s[:, 0] + a[:, 0], s[:, 1] + 0.2 * s[:, 0]], 1))
+    return LoggedWindows(*map(jnp.asarray, (np.stack(path), actions, np.zeros((horizon, B)))))
+
+
+def made(kind: Any, block: int, horizon: int = H) -> tuple[np.ndarray, tuple, Strategy]:
+    logged, strategy = windows(horizon), check(Strategy(kind, block, horizon))
+    heads = fit_strategy(strategy, CONFIG, logged, KEY)
+    found = forecast(strategy, heads, logged.observations[0], logged.actions)
+    return np.asarray(found), heads, strategy
+
+
+def test_a_recursion_of_one_step_is_the_rollout() -> None:
+    found, (head,), _ = made("rec", 1)
+    logged = windows()
+
+    def step(params: Any, key: Any, state: jax.Array, action: jax.Array, member: Any) -> tuple:
+        return state + head(state, action), step_result(len(state))
+
+    rolled = rollout(
+        Model(step),
+        (),
+        logged.observations[0],
+        KEY,
+        horizon=H,
+        policy=replay,
+        policy_params=logged.actions,
+        memory=jnp.zeros((B,), jnp.int32),
+        stop_at_termination=False,
+    )
+    np.testing.assert_array_equal(found, rolled.steps.next_observations)
+
+
+@pytest.mark.parametrize("horizon", [1, H])
+def test_of_one_block_all_are_the_same(horizon: int) -> None:
+    """At a horizon of one step that is the one-step model."""
+    rec, dir, dirrec = (made(kind, horizon, horizon)[0] for kind in ("rec", "dir", "dirrec"))
+    assert rec.shape == (horizon, B, S) and np.abs(rec).max() > 0.1
+    np.testing.assert_array_equal(rec, dir)
+    np.testing.assert_array_equal(rec, dirrec)
+
+
+@pytest.mark.parametrize("kind", ["rec", "dir", "dirrec", "rectifier"])
+def test_forecasts_are_numpys(kind: Any) -> None:
+    """Networks are linear here, and each is its own."""
+    rng, strategy = np.random.default_rng(2), Strategy(kind, 2, H)
+    state, actions = rng.normal(size=(5, S)), rng.normal(size=(H, 5, A))
+    base = rng.normal(size=(H, 5, S)) if kind == "rectifier" else None
+    wide = {"rec": [4], "dir": [4, 6], "dirrec": [4, 10], "rectifier": [8, 14]}[kind]
+    weights = [rng.normal(size=(n, 2 * S)) for n in wide]
+    heads: Any = tuple(
+        lambda s, rest, w=w: jnp.concatenate([s, rest], -1) @ jnp.asarray(w) for w in weights
+    )
+    given = (jnp.asarray(x) for x in (state, actions))
+    found = forecast(strategy, heads, *given, base if base is None else jnp.asarray(base))
+    for row in range(5):
+        path: list[np.ndarray] = []
+        for i in range(2):
+            last = path[-1] if path else state[row]
+            since = {"rec": actions[2 * i : 2 * i + 2, row]}.get(kind, actions[: 2 * i + 2, row])
+            known = {"dirrec": path, "rectifier": list(base[: 2 * i + 2, row])}.get(kind, [])  # type: ignore[index]
+            first = last if kind == "rec" else state[row]
+            x = np.concatenate([first, *known, since.ravel()])
+            change = (x @ weights[i % len(weights)]).reshape(2, S)
+            for j in range(2):
+                own = base[2 * i + j, row] if base is not None else last  # type: ignore[index]
+                path.append(change[j] + (state[row] if kind == "dir" else own))
+        np.testing.assert_allclose(found[:, row], np.stack(path), rtol=1e-4, atol=1e-5)
+
+
+def test_a_rectifier_of_nothing_leaves_the_base() -> None:
+    logged, base = windows(), jnp.asarray(np.random.default_rng(3).normal(size=(H, B, S)))
+    nothing: Any = (lambda s, rest: jnp.zeros((len(s), 2 * S)),) * 2
+    strategy = Strategy("rectifier", 2, H)
+    found = forecast(strategy, nothing, logged.observations[0], logged.actions, base)
+    np.testing.assert_array_equal(found, base)
+
+
+def test_a_rectifier_mends_a_base_that_drifts() -> None:
+    logged, strategy = windows(), Strategy("rectifier", 2, H)
+    drift = 0.5 * jnp.arange(1, H + 1, dtype=jnp.float32)[:, None, None]
+    base = logged.observations[1:] + drift
+    heads = fit_strategy(strategy, CONFIG, logged, KEY, base)
+    found = forecast(strategy, heads, logged.observations[0], logged.actions, base)
+    assert float(jnp.abs(found - logged.observations[1:]).max()) < 0.1
+
+
+def test_a_dirrec_learns_from_its_own_predictions() -> None:
+    _, heads, strategy = made("dirrec", 2)
+    logged, none = windows(), jnp.zeros((0, B, S))
+    first = block_of(strategy, 0, heads[0], logged.observations[0], logged.actions, none)
+    read = heads[1].world.inputs.mean[S : 3 * S].reshape(2, S)
+    np.testing.assert_allclose(read, first.mean(1), atol=1e-5)
+    assert float(jnp.abs(read - logged.observations[1:3].mean(1)).max()) > 1e-3
+
+
+def test_refused() -> None:
+    with pytest.raises(ConfigError, match="block: found 3, expected a divisor of the horizon, 4"):
+        check(Strategy("dir", 3, H))
+    with pytest.raises(ConfigError, match="logged: found 4, expected 2 steps"):
+        fit_strategy(Strategy("dir", 1, 2), CONFIG, windows(), KEY)
+    with pytest.raises(ConfigError, match="base: found 'none'"):
+        fit_strategy(Strategy("rectifier", 2, H), CONFIG, windows(), KEY)
