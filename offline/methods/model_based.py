@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts import replay
-from jaxrl_rollouts.configs import chosen, fraction, positive
+from jaxrl_rollouts.configs import chosen, fraction, number, positive
 from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.replay import Replay
 from jaxrl_rollouts.rollouts import Members, Trajectory, rollout
@@ -46,6 +46,7 @@ from ..method import (
 from ..task import Source, Task
 from ..worlds.dynamics import Dynamics, Noise, Rolled, Uncertainty, models_of, own_models
 from ..worlds.fit import WorldModelConfig
+from .keyframes import Keyframes, depths, keyframes_of, some_before
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class Rollouts:
         adaptive: end a rollout where the uncertainty exceeds its largest value on the dataset
             (NEUBAY): the method's own uncertainty, else the spread of the elites' means.
         early_exit: check every so many steps whether all rows have ended.
+        keyframe_share: of the rollouts that begin before a high reward, see `keyframes`.
+        keyframe_lead: rows before it, at most.
     """
 
     length: int = positive(5)
@@ -70,16 +73,19 @@ class Rollouts:
     member: Literal["step", "trajectory"] = "step"
     adaptive: bool = False
     early_exit: int | None = positive(None)
+    keyframe_share: float = fraction(0.0)
+    keyframe_lead: int = number(5, least=0)
 
 
 class Imagination(NamedTuple):
-    """The data of a seed: rows of the dataset, its world models, the method's coefficients, and the
-    mean uncertainty on the dataset."""
+    """The data of a seed: rows of the dataset, its world models, the method's coefficients, the
+    mean uncertainty on the dataset, and rows with a high reward (None: unknown)."""
 
     real: Transitions
     world: PyTree
     coefficients: dict[str, jax.Array]
     typical: jax.Array
+    frames: Keyframes | None = None
 
 
 class Learning(NamedTuple):
@@ -202,7 +208,7 @@ class ModelBased(Method):
     def prepare(self, task: Task, job: Job) -> Prepared:
         columns = swept(self, job)
         dynamics, worlds, typical, source = self.rolled_models(task, job)
-        # Shared models are one copy for all seeds: memory does not grow with the arms.
+        # Shared models are one copy for all seeds.
         apart = bool(jax.tree.leaves(worlds)) and not (job.dynamics is None and self.world.shared)
         if apart and job.arms > 1:
             worlds = jax.tree.map(lambda x: jnp.tile(x, (job.arms,) + (1,) * (x.ndim - 1)), worlds)
@@ -212,8 +218,9 @@ class ModelBased(Method):
         own = jax.device_put(own)
         # The view that the world models' rewards have: both parts of a batch are in one unit.
         scale = reward_scale(task.dataset, self.reward)
-        real = to_device(self.real_rows(scale.of(task.dataset.transitions)))
-        data = Imagination(real, worlds, own, typical)
+        rows = scale.of(task.dataset.transitions)
+        real = to_device(self.real_rows(rows))
+        data = Imagination(real, worlds, own, typical, keyframes_of(rows))
         sizes = task.env.observation_size, task.env.action_size
         iterations, every = cadence(self.steps, self.rollouts.every, self.agent.make(*sizes).period)
         # Coefficients and length at their defaults: all values of a sweep share one program.
@@ -221,7 +228,7 @@ class ModelBased(Method):
         # None where no rate falls: a training that is continued has the same program then.
         steps = iterations * every if self.fixed_length() else None
         learner = bind(method, dynamics, *sizes, steps)
-        per_seed: Any = Imagination(*(False, apart, True, typical.ndim > 0))  # type: ignore[arg-type]
+        per_seed: Any = Imagination(*(False, apart, True, typical.ndim > 0, False))  # type: ignore[arg-type]
         made = Prepared(learner, data, iterations, self.agent, task.env, source, per_seed)
         return made._replace(reward=scale)
 
@@ -286,10 +293,12 @@ def imagine(
     size, asked = method.rollouts, method.reported()
     start_key, roll_key = jax.random.split(key)
     world = method.rolled(Learning(state.agent, state.extra), data.world)
+    starts = method.starts(start_key, data.real, size.batch_size)
+    starts = some_before(data.frames, starts, start_key, data.real.observations, size)
     return rollout(
         dynamics.model,
         world,
-        method.starts(start_key, data.real, size.batch_size),
+        starts,
         roll_key,
         horizon=size.length,
         policy=agent.policy,
@@ -336,6 +345,7 @@ def update(
     metrics["imagined_reward"] = trajectory.steps.rewards.sum() / valid
     metrics["imagined_uncertainty"] = trajectory.steps.uncertainties.sum() / valid
     metrics["imagined_length"] = trajectory.lengths.mean(dtype=jnp.float32)
+    metrics |= depths(data.frames, trajectory)
     return ModelBasedState(learned.agent, learned.extra, buffer, key), metrics
 
 

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import Fitter
 from jaxrl_rollouts.rollouts import Members, rollout
+from jaxrl_rollouts.trees import PyTree
 
 from ..data import Transitions, episodes
 from .dynamics import Dynamics, WorldModelParams, predict
@@ -97,14 +98,21 @@ def replay(
 
 @partial(jax.jit, static_argnames="dynamics")
 def open_loop(
-    dynamics: Dynamics, world: WorldModelParams, logged: LoggedWindows, key: jax.Array
+    dynamics: Dynamics,
+    world: WorldModelParams,
+    logged: LoggedWindows,
+    key: jax.Array,
+    start: PyTree | None = None,
 ) -> OpenLoop:
-    """Roll a world model along logged actions (one seed; vmap over seeds)."""
+    """Roll a world model along logged actions (one seed; vmap over seeds).
+
+    `start` is the model's state at the first observation, where it is more than that.
+    """
     horizon, batch = logged.actions.shape[:2]
     steps = rollout(
         dynamics.model,
         world,
-        logged.observations[0],
+        logged.observations[0] if start is None else start,
         key,
         horizon=horizon,
         policy=replay,
