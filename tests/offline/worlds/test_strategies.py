@@ -40,7 +40,8 @@ def windows(horizon: int = H) -> LoggedWindows:
 
 
 def made(kind: Any, block: int, horizon: int = H) -> tuple[np.ndarray, tuple, Strategy]:
-    logged, strategy = windows(horizon), check(Strategy(kind, block, horizon))
+    logged, strategy = windows(horizon), Strategy(kind, block, horizon)
+    check(strategy)
     heads = fit_strategy(strategy, CONFIG, logged, KEY)
     found = forecast(strategy, heads, logged.observations[0], logged.actions)
     return np.asarray(found), heads, strategy
@@ -64,7 +65,8 @@ def test_a_recursion_of_one_step_is_the_rollout() -> None:
         memory=jnp.zeros((B,), jnp.int32),
         stop_at_termination=False,
     )
-    np.testing.assert_array_equal(found, rolled.steps.next_observations)
+    # Compiled in a scan there and not here, sums are rounded in another order.
+    np.testing.assert_allclose(found, rolled.steps.next_observations, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("horizon", [1, H])
@@ -81,25 +83,26 @@ def test_forecasts_are_numpys(kind: Any) -> None:
     """Networks are linear here, and each is its own."""
     rng, strategy = np.random.default_rng(2), Strategy(kind, 2, H)
     state, actions = rng.normal(size=(5, S)), rng.normal(size=(H, 5, A))
-    base = rng.normal(size=(H, 5, S)) if kind == "rectifier" else None
+    base = rng.normal(size=(H, 5, S))
     wide = {"rec": [4], "dir": [4, 6], "dirrec": [4, 10], "rectifier": [8, 14]}[kind]
     weights = [rng.normal(size=(n, 2 * S)) for n in wide]
     heads: Any = tuple(
         lambda s, rest, w=w: jnp.concatenate([s, rest], -1) @ jnp.asarray(w) for w in weights
     )
     given = (jnp.asarray(x) for x in (state, actions))
-    found = forecast(strategy, heads, *given, base if base is None else jnp.asarray(base))
+    mended = kind == "rectifier"
+    found = forecast(strategy, heads, *given, jnp.asarray(base) if mended else None)
     for row in range(5):
         path: list[np.ndarray] = []
         for i in range(2):
             last = path[-1] if path else state[row]
             since = {"rec": actions[2 * i : 2 * i + 2, row]}.get(kind, actions[: 2 * i + 2, row])
-            known = {"dirrec": path, "rectifier": list(base[: 2 * i + 2, row])}.get(kind, [])  # type: ignore[index]
+            known = {"dirrec": path, "rectifier": list(base[: 2 * i + 2, row])}.get(kind, [])
             first = last if kind == "rec" else state[row]
             x = np.concatenate([first, *known, since.ravel()])
             change = (x @ weights[i % len(weights)]).reshape(2, S)
             for j in range(2):
-                own = base[2 * i + j, row] if base is not None else last  # type: ignore[index]
+                own = base[2 * i + j, row] if mended else last
                 path.append(change[j] + (state[row] if kind == "dir" else own))
         np.testing.assert_allclose(found[:, row], np.stack(path), rtol=1e-4, atol=1e-5)
 
@@ -118,7 +121,8 @@ def test_a_rectifier_mends_a_base_that_drifts() -> None:
     base = logged.observations[1:] + drift
     heads = fit_strategy(strategy, CONFIG, logged, KEY, base)
     found = forecast(strategy, heads, logged.observations[0], logged.actions, base)
-    assert float(jnp.abs(found - logged.observations[1:]).max()) < 0.1
+    gap = jnp.abs(found - logged.observations[1:]).mean((1, 2))
+    assert (np.asarray(gap) < 0.2 * np.asarray(drift)[:, 0, 0]).all()
 
 
 def test_a_dirrec_learns_from_its_own_predictions() -> None:
