@@ -67,9 +67,8 @@ class Admpo(ModelBased):
         if self.rollouts.adaptive:
             expected = "false: the uncertainty is a penalty here and ends no rollout"
             raise ConfigError("rollouts.adaptive", True, expected)
-        if self.rollouts.keyframe_share:
-            found = self.rollouts.keyframe_share
-            expected = "0: rollouts begin with windows of the dataset"
+        if found := self.rollouts.keyframe_share:
+            expected = "none: rollouts begin with windows of the dataset"
             raise ConfigError("rollouts.keyframe_share", found, expected)
 
     def rolled_models(self, task: Task, job: Job) -> tuple[Dynamics, PyTree, jax.Array, Source]:

@@ -41,8 +41,8 @@ def keyframes_of(transitions: Transitions) -> Keyframes:
     rows = np.flatnonzero(rewards > level)
     rows = rows if len(rows) else np.flatnonzero(rewards >= level)
     ages = np.arange(len(rewards)) - np.repeat(parts.starts, parts.lengths)
-    counts = (jnp.asarray(x, jnp.int32) for x in (rows, ages[rows]))
-    return Keyframes(*counts, jnp.asarray(rewards[rows].min(), jnp.float32))
+    numbers, before = (jnp.asarray(x, jnp.int32) for x in (rows, ages[rows]))
+    return Keyframes(numbers, before, jnp.asarray(rewards[rows].min(), jnp.float32))
 
 
 def rows_before(frames: Keyframes, key: jax.Array, count: int, lead: int) -> jax.Array:
@@ -55,21 +55,18 @@ def rows_before(frames: Keyframes, key: jax.Array, count: int, lead: int) -> jax
 
 
 def some_before(
-    frames: Keyframes | None, starts: PyTree, key: jax.Array, observations: jax.Array, size: Any
+    frames: Keyframes, starts: PyTree, key: jax.Array, observations: jax.Array, size: Any
 ) -> PyTree:
     """`starts [B, S]`, the first `size.keyframe_share` of them replaced by such rows."""
-    if frames is None or not (count := round(size.keyframe_share * size.batch_size)):
+    if not (count := round((size.keyframe_share or 0.0) * size.batch_size)):
         return starts
     rows = rows_before(frames, key, count, size.keyframe_lead)
     return starts.at[:count].set(observations[rows])
 
 
-def depths(frames: Keyframes | None, trajectory: Trajectory) -> dict[str, jax.Array]:
+def depths(frames: Keyframes, trajectory: Trajectory) -> dict[str, jax.Array]:
     """`reward_met`, share of the rollouts that meet a reward as high as a keyframe's, and
-    `reward_depth`, their mean number of steps to the first one (0 where none does). Nothing
-    without keyframes."""
-    if frames is None:
-        return {}
+    `reward_depth`, their mean number of steps to the first one (0 where none does)."""
     high = trajectory.valid & (trajectory.steps.rewards >= frames.least)
     met, depth = high.any(0), 1.0 + high.argmax(0)
     mean = jnp.where(met, depth, 0.0).sum() / jnp.maximum(met.sum(), 1)

@@ -62,8 +62,8 @@ class Rollouts:
         adaptive: end a rollout where the uncertainty exceeds its largest value on the dataset
             (NEUBAY): the method's own uncertainty, else the spread of the elites' means.
         early_exit: check every so many steps whether all rows have ended.
-        keyframe_share: of the rollouts that begin before a high reward, see `keyframes`.
-        keyframe_lead: rows before it, at most.
+        keyframe_share: of the rollouts that begin before a high reward (`keyframes`); 0 measures
+            only how deep those are, None nothing. At most `keyframe_lead` rows before it.
     """
 
     length: int = positive(5)
@@ -73,7 +73,7 @@ class Rollouts:
     member: Literal["step", "trajectory"] = "step"
     adaptive: bool = False
     early_exit: int | None = positive(None)
-    keyframe_share: float = fraction(0.0)
+    keyframe_share: float | None = number(None, least=0, most=1)
     keyframe_lead: int = number(5, least=0)
 
 
@@ -195,8 +195,6 @@ class ModelBased(Method):
         moved, metrics = given.agent.update(state.agent, given.key, given.batch, **moves)
         return state._replace(agent=moved), metrics
 
-    # ---------------------------------------------------------------------------------------------
-
     def reported(self) -> Uncertainty | None:
         """`uncertainty`, or what adaptive rollouts stop at."""
         own = self.uncertainty()
@@ -208,7 +206,7 @@ class ModelBased(Method):
     def prepare(self, task: Task, job: Job) -> Prepared:
         columns = swept(self, job)
         dynamics, worlds, typical, source = self.rolled_models(task, job)
-        # Shared models are one copy for all seeds.
+        # Shared models are one copy for all seeds: memory does not grow with the arms.
         apart = bool(jax.tree.leaves(worlds)) and not (job.dynamics is None and self.world.shared)
         if apart and job.arms > 1:
             worlds = jax.tree.map(lambda x: jnp.tile(x, (job.arms,) + (1,) * (x.ndim - 1)), worlds)
@@ -218,9 +216,9 @@ class ModelBased(Method):
         own = jax.device_put(own)
         # The view that the world models' rewards have: both parts of a batch are in one unit.
         scale = reward_scale(task.dataset, self.reward)
-        rows = scale.of(task.dataset.transitions)
-        real = to_device(self.real_rows(rows))
-        data = Imagination(real, worlds, own, typical, keyframes_of(rows))
+        rows, asked = scale.of(task.dataset.transitions), self.rollouts.keyframe_share is not None
+        frames = keyframes_of(rows) if asked else None
+        data = Imagination(to_device(self.real_rows(rows)), worlds, own, typical, frames)
         sizes = task.env.observation_size, task.env.action_size
         iterations, every = cadence(self.steps, self.rollouts.every, self.agent.make(*sizes).period)
         # Coefficients and length at their defaults: all values of a sweep share one program.
@@ -229,8 +227,8 @@ class ModelBased(Method):
         steps = iterations * every if self.fixed_length() else None
         learner = bind(method, dynamics, *sizes, steps)
         per_seed: Any = Imagination(*(False, apart, True, typical.ndim > 0, False))  # type: ignore[arg-type]
-        made = Prepared(learner, data, iterations, self.agent, task.env, source, per_seed)
-        return made._replace(reward=scale)
+        made = learner, data, iterations, self.agent, task.env, source, per_seed
+        return Prepared(*made, reward=scale)
 
     def rolled_models(self, task: Task, job: Job) -> tuple[Dynamics, PyTree, jax.Array, Source]:
         """What is rolled: see `models_of`, and `own_models` for dynamics of one's own."""
@@ -294,7 +292,8 @@ def imagine(
     start_key, roll_key = jax.random.split(key)
     world = method.rolled(Learning(state.agent, state.extra), data.world)
     starts = method.starts(start_key, data.real, size.batch_size)
-    starts = some_before(data.frames, starts, start_key, data.real.observations, size)
+    if data.frames is not None:
+        starts = some_before(data.frames, starts, start_key, data.real.observations, size)
     return rollout(
         dynamics.model,
         world,
@@ -345,7 +344,8 @@ def update(
     metrics["imagined_reward"] = trajectory.steps.rewards.sum() / valid
     metrics["imagined_uncertainty"] = trajectory.steps.uncertainties.sum() / valid
     metrics["imagined_length"] = trajectory.lengths.mean(dtype=jnp.float32)
-    metrics |= depths(data.frames, trajectory)
+    if data.frames is not None:
+        metrics |= depths(data.frames, trajectory)
     return ModelBasedState(learned.agent, learned.extra, buffer, key), metrics
 
 

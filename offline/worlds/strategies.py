@@ -87,12 +87,12 @@ def reads(
         changes are counted from, `[1, B, S]` or, for a rectifier, `[s, B, S]`.
     """
     begin, end = i * strategy.block, (i + 1) * strategy.block
-    latest = path[begin - 1] if i else state
-    if strategy.kind == "rec":
-        return latest, columns(actions[begin:end]), latest[None]
     taken = columns(actions[:end])
     if strategy.kind == "dir":
         return state, taken, state[None]
+    latest = path[begin - 1] if i else state
+    if strategy.kind == "rec":
+        return latest, columns(actions[begin:end]), latest[None]
     if strategy.kind == "rectifier":
         return state, jnp.concatenate([columns(path[:end]), taken], -1), path[begin:end]
     return state, jnp.concatenate([columns(path[:begin]), taken], -1), latest[None]

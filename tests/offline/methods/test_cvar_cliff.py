@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -48,7 +49,7 @@ def policy(dropped: float) -> np.ndarray:
     value, found = np.zeros(ROWS * COLUMNS), np.zeros((4, ROWS * COLUMNS))
     for _ in range(250):
         targets = np.stack([backup(value, wind) for wind in WIND])
-        gap = np.asarray(tail_gap(targets.reshape(MODELS, -1), dropped))
+        gap = np.asarray(tail_gap(jnp.asarray(targets.reshape(MODELS, -1)), dropped))
         found = targets.mean(0) - gap.reshape(4, -1)
         value = found.max(0)
     return found.argmax(0)

@@ -58,7 +58,7 @@ def test_a_share_of_the_rollouts_begins_there_and_the_others_where_they_did() ->
     starts = {}
     for share in (0.0, 0.5):
         size = replace(BASE.rollouts, keyframe_share=share, keyframe_lead=1)
-        learner = bind(replace(BASE, rollouts=size).program(), KNOWN, S, A)
+        learner: Any = bind(replace(BASE, rollouts=size).program(), KNOWN, S, A)
         trajectory = learner.imagine(learner.init(KEY, data), KEY, data)
         starts[share] = np.asarray(trajectory.steps.observations[0])
     half = len(starts[0.0]) // 2
@@ -89,5 +89,5 @@ def test_the_depth_of_a_reward() -> None:
 
 
 def test_refused() -> None:
-    with pytest.raises(ConfigError, match="rollouts.keyframe_share: found 0.5, expected 0"):
+    with pytest.raises(ConfigError, match="rollouts.keyframe_share: found 0.5, expected none"):
         check(Admpo(rollouts=Rollouts(keyframe_share=0.5)))

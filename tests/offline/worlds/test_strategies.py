@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -32,7 +33,7 @@ def windows(horizon: int = H) -> LoggedWindows:
     """`s' = (0.9 s_0 + a, s_1 + 0.2 s_0)`."""
     rng = np.random.default_rng(0)
     actions = rng.uniform(-1, 1, (horizon, B, A)).astype(np.float32)
-    path = [rng.normal(size=(B, S)).astype(np.float32)]
+    path: list[np.ndarray] = [rng.normal(size=(B, S)).astype(np.float32)]
     for a in actions:
         s = path[-1]
         path.append(np.stack([0.9 * s[:, 0] + a[:, 0], s[:, 1] + 0.2 * s[:, 0]], 1))
@@ -89,9 +90,9 @@ def test_forecasts_are_numpys(kind: Any) -> None:
     heads: Any = tuple(
         lambda s, rest, w=w: jnp.concatenate([s, rest], -1) @ jnp.asarray(w) for w in weights
     )
-    given = (jnp.asarray(x) for x in (state, actions))
+    start, taken = (jnp.asarray(x) for x in (state, actions))
     mended = kind == "rectifier"
-    found = forecast(strategy, heads, *given, jnp.asarray(base) if mended else None)
+    found = forecast(strategy, heads, start, taken, jnp.asarray(base) if mended else None)
     for row in range(5):
         path: list[np.ndarray] = []
         for i in range(2):
@@ -132,6 +133,15 @@ def test_a_dirrec_learns_from_its_own_predictions() -> None:
     read = heads[1].world.inputs.mean[S : 3 * S].reshape(2, S)
     np.testing.assert_allclose(read, first.mean(1), atol=1e-5)
     assert float(jnp.abs(read - logged.observations[1:3].mean(1)).max()) > 1e-3
+
+
+def test_a_direct_network_learns_every_block() -> None:
+    longer, logged = replace(CONFIG, max_epochs=60, lr=1e-2), windows()
+    heads = fit_strategy(Strategy("dir", 2, H), longer, logged, KEY)
+    found = forecast(Strategy("dir", 2, H), heads, logged.observations[0], logged.actions)
+    truth = np.asarray(logged.observations)
+    still = np.square(truth[1:] - truth[0]).mean((1, 2))
+    assert len(heads) == 2 and (np.square(found - truth[1:]).mean((1, 2)) < 0.2 * still).all()
 
 
 def test_refused() -> None:
