@@ -62,8 +62,8 @@ class Rollouts:
         adaptive: end a rollout where the uncertainty exceeds its largest value on the dataset
             (NEUBAY): the method's own uncertainty, else the spread of the elites' means.
         early_exit: check every so many steps whether all rows have ended.
-        keyframe_share: of the rollouts that begin before a high reward (`keyframes`); 0 measures
-            only how deep those are, None nothing. At most `keyframe_lead` rows before it.
+        keyframe_share: of the rollouts that begin before a high reward; 0 only measures their depth.
+        keyframe_lead: rows before it, at most.
     """
 
     length: int = positive(5)
