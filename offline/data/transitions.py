@@ -17,6 +17,7 @@ import numpy as np
 
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.record.files import file_sha256 as file_sha256
+from jaxrl_rollouts.rollouts import Trajectory
 
 from .catalogue import CATALOGUE
 
@@ -302,3 +303,11 @@ def reward_scale(dataset: Dataset, view: RewardView) -> RewardScale:
             raise DataError(dataset.name, "rewards", found, "rewards that differ", hint)
         return RewardScale(1.0 / deviation, -float(rewards.mean()) / deviation)
     return RewardScale()
+
+
+def flat(trajectory: Trajectory, **changed: jax.Array) -> tuple[Transitions, jax.Array]:
+    """`[T, B]` steps as `[T * B]` rows, and which count; `changed` columns replace the model's."""
+    steps = trajectory.steps._replace(**changed)
+    columns = (getattr(steps, name) for name in Transitions._fields)
+    rows = Transitions(*(x.reshape(-1, *x.shape[2:]) for x in columns))
+    return rows, trajectory.valid.reshape(-1)

@@ -21,12 +21,12 @@ from jaxrl_rollouts.trees import PyTree
 from ..agents import AGENTS
 from ..agents.sac import SacConfig
 from ..data import Transitions
-from ..data.transitions import reward_scale
+from ..data.transitions import flat, reward_scale
 from ..method import AgentConfig, Job
 from ..task import Source, Task
 from ..worlds.any_step import AnyStepConfig, Recent, ages
 from ..worlds.dynamics import Dynamics, Rolled
-from .model_based import Given, Learned, Learning, ModelBased, flat
+from .model_based import Given, Learned, Learning, ModelBased
 
 
 def admpo_agent() -> SacConfig:

@@ -30,7 +30,7 @@ from jaxrl_rollouts.trees import PyTree
 from ..agents import AGENTS
 from ..agents.sac import SacConfig
 from ..data import Transitions, to_device
-from ..data.transitions import RewardView, drawn_rows, reward_scale, rows_at
+from ..data.transitions import RewardView, drawn_rows, flat, reward_scale, rows_at
 from ..method import (
     Agent,
     AgentConfig,
@@ -62,7 +62,7 @@ class Rollouts:
         adaptive: end a rollout where the uncertainty exceeds its largest value on the dataset
             (NEUBAY): the method's own uncertainty, else the spread of the elites' means.
         early_exit: check every so many steps whether all rows have ended.
-        keyframe_share: of the rollouts that begin before a high reward; 0 only measures their depth.
+        keyframe_share: of the rollouts that begin before a high reward; 0 measures its depth only.
         keyframe_lead: rows before it, at most.
     """
 
@@ -212,7 +212,7 @@ class ModelBased(Method):
             worlds = jax.tree.map(lambda x: jnp.tile(x, (job.arms,) + (1,) * (x.ndim - 1)), worlds)
         if typical.ndim:
             typical = jnp.tile(typical, job.arms)
-        own = {name: np.repeat(np.float32(x), job.seeds) for name, x in columns.items()}
+        own = {name: np.repeat(np.asarray(x, np.float32), job.seeds) for name, x in columns.items()}
         own = jax.device_put(own)
         # The view that the world models' rewards have: both parts of a batch are in one unit.
         scale = reward_scale(task.dataset, self.reward)
@@ -347,11 +347,3 @@ def update(
     if data.frames is not None:
         metrics |= depths(data.frames, trajectory)
     return ModelBasedState(learned.agent, learned.extra, buffer, key), metrics
-
-
-def flat(trajectory: Trajectory, **changed: jax.Array) -> tuple[Transitions, jax.Array]:
-    """`[T, B]` steps as `[T * B]` rows, and which count; `changed` columns replace the model's."""
-    steps = trajectory.steps._replace(**changed)
-    columns = (getattr(steps, name) for name in Transitions._fields)
-    rows = Transitions(*(x.reshape(-1, *x.shape[2:]) for x in columns))
-    return rows, trajectory.valid.reshape(-1)

@@ -20,10 +20,11 @@ from jaxrl_rollouts.rollouts import Trajectory
 from ..agents import AGENTS
 from ..agents.sac import SacConfig
 from ..data import Transitions
+from ..data.transitions import flat
 from ..method import AgentConfig
 from ..worlds.dynamics import Consulted, Rolled, Uncertainty
 from ..worlds.fit import WorldModelConfig
-from .model_based import ModelBased, flat
+from .model_based import ModelBased
 
 
 def kit_agent() -> SacConfig:

@@ -20,9 +20,10 @@ from jaxrl_rollouts.rollouts import Trajectory
 from ..agents import AGENTS
 from ..agents.sac import SacConfig
 from ..data import Transitions
+from ..data.transitions import flat
 from ..method import AgentConfig
 from ..worlds.dynamics import Rolled, Uncertainty
-from .model_based import ModelBased, flat
+from .model_based import ModelBased
 
 
 @dataclass(frozen=True, kw_only=True)
