@@ -28,6 +28,7 @@ NAMES = {
     "convnext": f"{_PDE}.operators.convnext:ConvNext",
     "fno": f"{_PDE}.operators.fno:Fno",
     "drift": f"{_PDE}.operators.drift:Drift",
+    "poseidon": f"{_PDE}.operators.poseidon:Poseidon",
 }
 NETWORKS = Registry("network", "jaxrl_rollouts.networks", NAMES)
 Points = int | tuple[int, ...]

@@ -44,8 +44,10 @@ if TYPE_CHECKING:
     from .operators import ConvNext as ConvNext
     from .operators import Drift as Drift
     from .operators import Fno as Fno
+    from .operators import Poseidon as Poseidon
     from .operators import Resnet as Resnet
     from .operators import Unet as Unet
+    from .poseidon import load_poseidon as load_poseidon
     from .promises import calibrated as calibrated
     from .promises import trusted as trusted
     from .saved import load_emulator as load_emulator

@@ -3,7 +3,8 @@
 from .convnext import ConvNext
 from .drift import Drift
 from .fno import Fno
+from .poseidon import Poseidon
 from .resnet import Resnet
 from .unet import Unet
 
-__all__ = ["ConvNext", "Drift", "Fno", "Resnet", "Unet"]
+__all__ = ["ConvNext", "Drift", "Fno", "Poseidon", "Resnet", "Unet"]

@@ -164,16 +164,23 @@ class Mixup(nn.Module):
 
 
 class DriftNet(nn.Module):
-    """`(x [h, w, Cin], index, conditions [P]) -> [h, w, channels]`; zero at initialisation."""
+    """`(x [h, w, Cin], index, conditions [P]) -> [h, w, channels]`; zero at initialisation.
+
+    With a `lead` the norms are linear in it and the conditions themselves, without an embedding.
+    """
 
     config: Drift
     channels: int
     padding: tuple[Padding, ...]
+    lead: float | None = None
 
     @nn.compact
     def __call__(self, x: jax.Array, index: jax.Array, conditions: jax.Array) -> jax.Array:
         c, patch, norm, deepest = self.config, self.config.patch, ConditionedNorm, self._deepest
-        given = gelu(Embedding(c.embedding, c.embedding)(index, conditions))
+        if self.lead is None:
+            given = gelu(Embedding(c.embedding, c.embedding)(index, conditions))
+        else:
+            given = jnp.append(jnp.float32(self.lead), conditions)
         h, w = (n // patch for n in x.shape[:2])
         x = x.reshape(h, patch, w, patch, -1).swapaxes(1, 2).reshape(h, w, -1)
         x = norm()(Dense(c.dims[0], name="embed")(x), given)

@@ -244,8 +244,9 @@ class AttentionMixer(nn.Module):
         logits = logits + jnp.einsum("ijo,oh->hij", chosen, bias)
         cut = tuple(kind != "periodic" for kind in self.padding)
         if any(s and c for s, c in zip(shift, cut, strict=True)):
+            # Twice 100, as transformers' Swin V2 adds its mask.
             beside = separated((h, w), window, shift, (cut[0], cut[1]))  # type: ignore[arg-type]
-            logits = jnp.where(jnp.asarray(beside)[:, None], logits, logits - 100.0)
+            logits = jnp.where(jnp.asarray(beside)[:, None], logits, logits - 200.0)
         y = jnp.einsum("nhij,nhjc->nhic", jax.nn.softmax(logits), v)
         y = y.swapaxes(-2, -3).reshape(tokens.shape)
         y = Dense(features, name="out")(y)

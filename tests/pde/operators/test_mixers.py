@@ -152,7 +152,7 @@ def attention_by_hand(x: np.ndarray, p: Any, window: int, heads: int, shift: int
                         around = (m >= h - shift) != (a >= h - shift) or (n >= w - shift) != (
                             b >= w - shift
                         )
-                        logits.append(logit - 100.0 * (cut and around and shift > 0))
+                        logits.append(logit - 200.0 * (cut and around and shift > 0))
                         values.append(v[r, s, part])
                 weights = np.exp(np.array(logits) - max(logits))
                 y[i, j, part] = weights @ np.array(values) / weights.sum()
