@@ -10,6 +10,7 @@ Rows are added to the table of `open_loop`.
 from __future__ import annotations
 
 import csv
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -37,8 +38,9 @@ from ..collect import EVIDENCE
 # The mean has one variance for each output: it is fitted by least squares.
 FIXED: dict[str, Any] = {"variance": "output", "learned_bounds": False, "weight_decay": (2.5e-5,)}
 NET = EnsembleConfig(members=1, elites=1, **FIXED)
-ENSEMBLE = EnsembleConfig(hidden_dims=(64,) * 3, weight_decay=(2.5e-5,), max_epochs=15)
-ANY_STEP = any_step.AnyStepConfig(width=64, layers=1, blocks=2, lr=1e-3, max_epochs=15)
+LENGTH: dict[str, Any] = {"batch_size": 1024, "max_epochs": 10, "lr": 1e-3}
+ENSEMBLE = EnsembleConfig(hidden_dims=(64,) * 3, weight_decay=(2.5e-5,), **LENGTH)
+ANY_STEP = any_step.AnyStepConfig(width=64, layers=1, blocks=2, **LENGTH)
 ARMS: tuple[tuple[Any, int], ...] = (("rec", 1), ("rec", 5), ("dir", 5), ("dirrec", 5), ("dir", 20))
 HORIZON, WIDTH, EPOCHS, WINDOWS, TESTED = 20, 128, 3, 20_000, 500
 STEPS, BACKTRACKS = (1, 5, 10, HORIZON), (2, 5)
@@ -130,6 +132,8 @@ def ranks(parts: tuple[Transitions, Transitions], seed: int) -> Iterator[tuple]:
 
 
 def main(name: str, *seeds: str) -> None:
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(command, capture_output=True, text=True).stdout.strip()
     dataset, table = load(name, 0), Path(EVIDENCE / "open_loop.csv")
     sha, rows = dataset.sha256[:8], dataset.with_successors
     for seed in map(int, seeds or ("0",)):
@@ -137,7 +141,7 @@ def main(name: str, *seeds: str) -> None:
         for part in (errors, ranks):
             found = [(*x[:3], f"{x[3]:.6g}") for x in part(parts, seed)]
             with table.open("a", newline="") as file:
-                lines = ((name, sha, arm, seed, *rest, "") for arm, *rest in found)
+                lines = ((name, sha, arm, seed, *rest, commit) for arm, *rest in found)
                 csv.writer(file, lineterminator="\n").writerows(lines)
             print(seed, *found, sep="\n", flush=True)
 
