@@ -41,6 +41,8 @@ class AnyStepConfig:
     """An any-step model and how it is fitted; defaults are ADMPO's.
 
     Attributes:
+        version: `adm`, or `adm2` (ADM-v2): the state k steps back is the recurrent layers' first
+            memory, which actions alone drive, and the last of the k changes is predicted.
         backtrack: m, the most steps back.
         width: of all layers.
         layers: recurrent ones (GRU).
@@ -56,6 +58,7 @@ class AnyStepConfig:
     """
 
     members: ClassVar[int] = 1
+    version: Literal["adm", "adm2"] = "adm"
     backtrack: int = positive(2)
     width: int = positive(200)
     layers: int = positive(3)
@@ -115,7 +118,7 @@ class AnyStepConfig:
             worlds = with_endings(worlds, rule, rows, end_key, stage=stage, **run)
         if self.shared:
             worlds = jax.tree.map(lambda x: x[0], worlds)
-        return any_step_dynamics(model.fitter, self.backtrack, rule), worlds
+        return any_step_dynamics(model.fitter, self.backtrack, rule, self.version), worlds
 
 
 class _AnyStep(nn.Module):
@@ -129,23 +132,36 @@ class _AnyStep(nn.Module):
         c, (states, actions) = self.config, self.sizes
         state, taken, length = jnp.split(x, [states, x.shape[-1] - 1], -1)
         taken = taken.reshape(*x.shape[:-1], c.backtrack, actions)
-        read = [jnp.concatenate([state, taken[..., j, :]], -1) for j in range(c.backtrack)]
-        for _ in range(c.layers):
-            cell, kept = nn.GRUCell(c.width), jnp.zeros((*x.shape[:-1], c.width))
+        read = list(jnp.moveaxis(taken, -2, 0))
+        if c.version == "adm":
+            read = [jnp.concatenate([state, given], -1) for given in read]
+            first = [jnp.zeros((*x.shape[:-1], c.width))] * c.layers
+        else:
+            memory = nn.Dense(c.layers * c.width)(self.blocks(nn.Dense(c.width)(state)))
+            first = jnp.split(memory, c.layers, -1)
+        before = kept = first[-1]
+        for memory in first:
+            cell, kept = nn.GRUCell(c.width), memory
             for j, given in enumerate(read):
                 # Actions before the state that is read are passed over.
-                used = c.backtrack - j <= length
+                used, before = c.backtrack - j <= length, kept
                 kept = jnp.where(used, cell(kept, given)[0], kept)
                 read[j] = kept
-        out = read[-1]
-        for _ in range(c.blocks):
-            out = nn.LayerNorm(epsilon=1e-5)(out + nn.swish(nn.Dense(c.width)(out)))
+        if c.version == "adm2":
+            kept = nn.Dense(c.width)(jnp.concatenate([before, kept], -1))
+        out = self.blocks(kept)
         mean, log_var = (nn.Dense(states + 1)(out) for _ in range(2))
         low, high = (
             self.param(name, lambda _, bound=bound: jnp.full((states + 1,), bound))
             for name, bound in (("log_var_low", -10.0), ("log_var_high", 0.5))
         )
         return mean, soft_clamp(log_var, low, high)
+
+    def blocks(self, out: jax.Array) -> jax.Array:
+        """Residual blocks."""
+        for _ in range(self.config.blocks):
+            out = nn.LayerNorm(epsilon=1e-5)(out + nn.swish(nn.Dense(self.config.width)(out)))
+        return out
 
 
 @functools.lru_cache(maxsize=16)
@@ -163,7 +179,7 @@ def ages(transitions: Transitions) -> np.ndarray:
 
 
 def expanded(
-    transitions: Transitions, backtrack: int, rows: np.ndarray
+    transitions: Transitions, backtrack: int, rows: np.ndarray, *, last: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Every length k of every row that its episode is long enough for.
 
@@ -171,6 +187,7 @@ def expanded(
         transitions: on the host.
         backtrack: m.
         rows: which transitions are predicted.
+        last: predict the last change only, `s_{t + 1} - s_t`.
 
     Returns:
         Inputs `[n, S + m A + 1]`: the state k - 1 rows before, actions since (zeros before them),
@@ -185,7 +202,7 @@ def expanded(
         taken = actions[np.maximum(own[:, None] - back, 0)] * (back < k)[:, None]
         first, length = observations[own - k + 1], np.full((len(own), 1), k)
         inputs.append(np.concatenate([first, taken.reshape(len(own), -1), length], 1))
-        change = np.asarray(t.next_observations)[own] - first
+        change = np.asarray(t.next_observations)[own] - (observations[own] if last else first)
         targets.append(np.concatenate([change, np.asarray(t.rewards)[own, None]], 1))
     return np.concatenate(inputs).astype(np.float32), np.concatenate(targets).astype(np.float32)
 
@@ -208,7 +225,8 @@ def make_any_step(config: AnyStepConfig, transitions: Transitions) -> WorldModel
     mean = jnp.concatenate([of_states.mean, tiled[0], jnp.zeros(1)])
     inputs = Scaler(mean, jnp.concatenate([of_states.std, tiled[1], jnp.ones(1)]))
     parts = part_rows(config.regression, len(transitions.rewards))
-    learned, held = (expanded(transitions, config.backtrack, rows) for rows in parts)
+    last = config.version == "adm2"
+    learned, held = (expanded(transitions, config.backtrack, rows, last=last) for rows in parts)
     data = FitData(
         inputs.normalise(jnp.asarray(learned[0])),
         jnp.asarray(learned[1]),
@@ -232,6 +250,7 @@ def predict(
     observations: jax.Array,
     actions: jax.Array,
     length: int,
+    latest: jax.Array | None = None,
 ) -> Gaussian:
     """Normal over next state and reward from `observations [B, S]`, `length` steps back.
 
@@ -240,18 +259,23 @@ def predict(
         observations: `[B, S]`.
         actions: `[B, m, A]`, of which the last `length` count.
         length: k.
+        latest: `[B, S]`, of `adm2`: the state that the change is counted from.
     """
     batch = len(observations)
     k = jnp.full((batch, 1), float(length))
     x = jnp.concatenate([observations, actions.reshape(batch, -1), k], -1)
     mean, log_var = fitter.ensemble.apply_all(world.elites, world.inputs.normalise(x))
-    before = jnp.concatenate([observations, jnp.zeros((batch, 1))], -1)
+    origin = observations if latest is None else latest
+    before = jnp.concatenate([origin, jnp.zeros((batch, 1))], -1)
     return Gaussian(mean[0] + before, jnp.exp(0.5 * log_var[0]))
 
 
 @functools.lru_cache(maxsize=16)
 def any_step_dynamics(
-    fitter: Fitter, backtrack: int, termination: Termination | TerminationConfig
+    fitter: Fitter,
+    backtrack: int,
+    termination: Termination | TerminationConfig,
+    version: Literal["adm", "adm2"] = "adm",
 ) -> Dynamics:
     """Dynamics whose state is `Recent`. Equal arguments give the same functions.
 
@@ -261,14 +285,17 @@ def any_step_dynamics(
         fitter: of `make_any_step`.
         backtrack: m.
         termination: as for `learned_dynamics`.
+        version: of the model. The variance of `adm2` is divided by m - 1.
     """
+    second = version == "adm2"
 
     def step(
         world: WorldModelParams, key: jax.Array, state: Recent, action: jax.Array, member: Any
     ) -> tuple:
         taken = jnp.concatenate([state.actions, action[:, None]], 1)
+        last = state.observations[:, -1] if second else None
         every = [
-            predict(fitter, world, state.observations[:, -k], taken, k)
+            predict(fitter, world, state.observations[:, -k], taken, k, last)
             for k in range(1, backtrack + 1)
         ]
         means, stds = (jnp.stack(x) for x in zip(*every, strict=True))
@@ -276,7 +303,8 @@ def any_step_dynamics(
         k = jax.random.randint(length_key, (), 0, backtrack)
         drawn = Gaussian(means[k], stds[k]).sample(noise_key)
         now, following = state.observations[:, -1], drawn[:, :-1]
-        apart = jnp.sqrt(means[..., :-1].var(0).mean(-1))
+        apart = means[..., :-1].var(0, ddof=int(second and backtrack > 1))
+        apart = jnp.sqrt(apart.mean(-1))
         seen = jnp.concatenate([state.observations[:, 1:], following[:, None]], 1)
         done = ended(termination, world.ending, now, action, following)
         result = step_result(len(now), reward=drawn[:, -1], terminated=done, uncertainty=apart)

@@ -53,8 +53,8 @@ def test_every_length_of_a_row_stays_in_its_episode() -> None:
 
 
 @functools.cache
-def made(backtrack: int) -> tuple[Any, Any]:
-    config = AnyStepConfig(backtrack=backtrack, width=8, layers=2, blocks=1)
+def made(backtrack: int, version: Any = "adm") -> tuple[Any, Any]:
+    config = AnyStepConfig(version, backtrack, width=8, layers=2, blocks=1)
     model = make_any_step(config, rows())
     return model.fitter, model.world(model.fitter.init(KEY))
 
@@ -66,8 +66,12 @@ def drawn(count: int = 5, backtrack: int = M) -> tuple[Recent, jax.Array]:
     return Recent(seen, taken), action
 
 
-def test_a_prediction_reads_the_last_actions_only() -> None:
-    fitter, world = made(M)
+versions = pytest.mark.parametrize("version", ["adm", "adm2"])
+
+
+@versions
+def test_a_prediction_reads_the_last_actions_only(version: str) -> None:
+    fitter, world = made(M, version)
     state, action = drawn()
     taken = jnp.concatenate([state.actions, action[:, None]], 1)
     other = taken.at[:, 0].add(5.0)
@@ -79,10 +83,11 @@ def test_a_prediction_reads_the_last_actions_only() -> None:
         assert np.array_equal(found, again) == alike
 
 
-def test_a_shorter_window_is_the_same_network() -> None:
+@versions
+def test_a_shorter_window_is_the_same_network(version: str) -> None:
     """Weights do not depend on m, so one step by a model of three is one of a model of one."""
-    long, world = made(M)
-    short, one = made(1)
+    long, world = made(M, version)
+    short, one = made(1, version)
     state, action = drawn()
     taken = jnp.concatenate([state.actions, action[:, None]], 1)
     one = one._replace(elites=world.elites)
@@ -92,17 +97,20 @@ def test_a_shorter_window_is_the_same_network() -> None:
     np.testing.assert_allclose(found.std, want.std, rtol=1e-5)
 
 
-def test_a_step_is_one_of_the_predictions_and_moves_the_window() -> None:
-    fitter, world = made(M)
+@versions
+def test_a_step_is_one_of_the_predictions_and_moves_the_window(version: Any) -> None:
+    fitter, world = made(M, version)
     still = world._replace(
         elites={**world.elites, "log_var_high": world.elites["log_var_high"] - 60.0}
         | {"log_var_low": world.elites["log_var_low"] - 60.0}
     )
-    step = any_step_dynamics(fitter, M, never).model.step
+    step = any_step_dynamics(fitter, M, never, version).model.step
     state, action = drawn()
     taken = jnp.concatenate([state.actions, action[:, None]], 1)
+    latest = state.observations[:, -1] if version == "adm2" else None
+    back = [state.observations[:, -k] for k in (1, 2, 3)]
     means = np.stack(
-        [predict(fitter, still, state.observations[:, -k], taken, k).mean for k in (1, 2, 3)]
+        [predict(fitter, still, s, taken, k, latest).mean for k, s in enumerate(back, 1)]
     )
     chosen = set()
     for seed in range(12):
@@ -114,13 +122,61 @@ def test_a_step_is_one_of_the_predictions_and_moves_the_window() -> None:
     assert chosen == {0, 1, 2}
     np.testing.assert_array_equal(after.observations[:, :-1], state.observations[:, 1:])
     np.testing.assert_array_equal(after.actions, taken[:, 1:])
-    want = np.sqrt(means[..., :-1].var(0).mean(-1))
+    want = np.sqrt(means[..., :-1].var(0, ddof=int(version == "adm2")).mean(-1))
     np.testing.assert_allclose(out.uncertainty, want, rtol=1e-4)
 
 
-def test_with_one_step_back_there_is_no_uncertainty() -> None:
-    fitter, world = made(1)
-    dynamics = any_step_dynamics(fitter, 1, never)
+def test_timelines_that_are_carried_are_the_second_versions_predictions() -> None:
+    """A memory per timeline, moved by one action a step, with the cells' own arithmetic."""
+    fitter, world = made(M, "adm2")
+    weights = jax.tree.map(lambda x: np.asarray(x[0], np.float64), world.elites)
+    state, action = drawn()
+    taken = np.asarray(jnp.concatenate([state.actions, action[:, None]], 1))
+
+    def dense(name: str, x: np.ndarray) -> np.ndarray:
+        own = weights[name]
+        return x @ own["kernel"] + own.get("bias", 0.0)
+
+    def block(number: int, x: np.ndarray) -> np.ndarray:
+        y = dense(f"Dense_{number}", x)
+        y = x + y / (1 + np.exp(-y))
+        y = (y - y.mean(-1, keepdims=True)) / np.sqrt(y.var(-1, keepdims=True) + 1e-5)
+        own = weights[f"LayerNorm_{0 if number == 2 else 1}"]
+        return y * own["scale"] + own["bias"]
+
+    def gru(layer: int, memory: np.ndarray, given: np.ndarray) -> np.ndarray:
+        own = weights[f"GRUCell_{layer}"]
+
+        def part(name: str, x: np.ndarray) -> np.ndarray:
+            return x @ own[name]["kernel"] + own[name].get("bias", 0.0)
+
+        reset, kept = (
+            1 / (1 + np.exp(-(part(f"i{g}", given) + part(f"h{g}", memory)))) for g in "rz"
+        )
+        new = np.tanh(part("in", given) + reset * part("hn", memory))
+        return (1 - kept) * new + kept * memory
+
+    mean, std = (np.asarray(x) for x in world.inputs[:2])
+    acts = (taken - mean[S : S + A]) / std[S : S + A]
+    for k in (1, 2, 3):
+        seen = (np.asarray(state.observations[:, -k]) - mean[:S]) / std[:S]
+        memories = np.split(dense("Dense_0", block(2, dense("Dense_1", seen))), 2, -1)
+        before = memories[-1]
+        for j in range(M - k, M):
+            given, before = acts[:, j], memories[-1]
+            for layer in (0, 1):
+                given = memories[layer] = gru(layer, memories[layer], given)
+        out = block(4, dense("Dense_3", np.concatenate([before, memories[-1]], -1)))
+        want = dense("Dense_5", out)
+        latest = jnp.zeros((5, S))
+        found = predict(fitter, world, state.observations[:, -k], jnp.asarray(taken), k, latest)
+        np.testing.assert_allclose(found.mean, want, rtol=1e-3, atol=1e-4)
+
+
+@versions
+def test_with_one_step_back_there_is_no_uncertainty(version: Any) -> None:
+    fitter, world = made(1, version)
+    dynamics = any_step_dynamics(fitter, 1, never, version)
     state, action = drawn(backtrack=1)
     after, out = dynamics.model.step(world, KEY, state, action, None)
     assert (np.asarray(out.uncertainty) == 0).all() and after.actions.shape == (5, 0, A)
@@ -163,7 +219,8 @@ def test_the_penalty_arrives_in_the_buffer() -> None:
     np.testing.assert_allclose(kept[0.0] - 2.0 * u, kept[2.0], rtol=1e-4, atol=1e-5)
 
 
-def test_a_linear_system_is_learned_at_every_length() -> None:
+@versions
+def test_a_linear_system_is_learned_at_every_length(version: Any) -> None:
     rng = np.random.default_rng(0)
     actions = rng.uniform(-1, 1, (400, 1)).astype(np.float32)
     last = np.arange(400) % 20 == 19
@@ -173,16 +230,18 @@ def test_a_linear_system_is_learned_at_every_length() -> None:
     following = states + 0.5 * actions
     t = Transitions(states, actions, actions[:, 0], following, np.zeros(400, bool), last)
     config = AnyStepConfig(
-        backtrack=2, width=32, layers=1, blocks=1, lr=1e-2, batch_size=32, max_epochs=40
+        version, 2, width=32, layers=1, blocks=1, lr=1e-2, batch_size=32, max_epochs=40
     )
     model = make_any_step(config, t)
     fitted: Any = config
     world = fit_model(model, fitted, KEY).world()
     chosen = np.flatnonzero(np.arange(400) % 20 > 0)
     taken = jnp.asarray(np.stack([actions[chosen - 1], actions[chosen]], 1))
+    latest = jnp.asarray(states[chosen]) if version == "adm2" else None
+    back = [jnp.asarray(states[chosen - k + 1]) for k in (1, 2)]
     found = [
-        np.asarray(predict(model.fitter, world, jnp.asarray(states[chosen - k + 1]), taken, k).mean)
-        for k in (1, 2)
+        np.asarray(predict(model.fitter, world, s, taken, k, latest).mean)
+        for k, s in enumerate(back, 1)
     ]
     for one in found:
         error = one - np.concatenate([following[chosen], actions[chosen]], 1)
