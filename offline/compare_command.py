@@ -84,7 +84,7 @@ def compared(runs: Sequence[Path], episodes: int = 0, seed: int = 0) -> Report:
         if episodes:
             row[f"return, {episodes} fresh episodes"] = _played(run, episodes, seed)
         row |= {"seeds": report.seeds, "minutes": report.wall_seconds / 60}
-        # What was measured is said once: a fine-tuned run has a method, and no setting of one.
+        # What was measured is written once: a fine-tuned run has a method, and no setting of one.
         rows.append(row | {key: x for key, x in settings[name].items() if key not in row})
     whole.table("runs", rows)
     if more:
