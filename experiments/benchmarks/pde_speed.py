@@ -2,8 +2,8 @@
 
 Comparisons, each at an equal network, batch and grid, in turns within one run:
 
-- torch: our conditioned dilated ResNet on one axis; ResNet, modern U-Net and FNO in the plane,
-  all rebuilt there (`peers/torch_operators.py`);
+- torch: our conditioned dilated ResNet on one axis; ResNet and modern U-Net in the plane, all
+  rebuilt there (`peers/torch_operators.py`);
 - APEBench: its own `Dil` network, rebuilt here (`PlainResnet`), with its own trainer and rollout;
 - neuraloperator: its `FNO`, on one axis and in the plane, with our weights.
 

@@ -202,7 +202,7 @@ def cases(config: Config, compared: str) -> Iterator[Case]:
             yield resnet_case(config, width, plain=compared == "apebench")
         return
     grids = [((n, n), config.plane) for n in nets.points]
-    kinds = ("resnet", "unet", "fno") if compared == "plane" else ("fno",)
+    kinds = ("resnet", "unet") if compared == "plane" else ("fno",)
     asked: list[Any] = [(kind, getattr(nets, kind), *grid) for kind in kinds for grid in grids]
     if compared == "neuralop":
         asked.insert(0, ("fno", nets.line_fno, *line))

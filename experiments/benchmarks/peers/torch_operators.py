@@ -185,58 +185,7 @@ class Unet(nn.Module):
         return self.project(gelu(self.last(x)))
 
 
-class Spectral(nn.Module):
-    """A complex matrix per wavenumber below `modes`: `[B, C, *N] -> [B, F, *N]`."""
-
-    def __init__(self, weights: Weights, name: str) -> None:
-        super().__init__()
-        both = torch.stack([weights[f"{name}/real"], weights[f"{name}/imaginary"]], -1)
-        *modes, _, _, _ = both.shape
-        space = range(len(modes))
-        order = (len(modes), len(modes) + 1, *space, len(modes) + 2)
-        self.weight = nn.Parameter(both.permute(*order).contiguous())  # [C, F, *modes, 2]
-        self.kept, self.axes = modes[-1], tuple(i - len(modes) for i in space)
-        self.sums = {1: "bix,iox->box", 2: "bixy,ioxy->boxy"}[len(modes)]
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        m, weight = self.kept, torch.view_as_complex(self.weight)
-        modes = torch.fft.rfftn(x, dim=self.axes)
-        mixed = modes.new_zeros(len(x), weight.shape[1], *modes.shape[2:])
-        if len(self.axes) == 1:
-            mixed[..., :m] = torch.einsum(self.sums, modes[..., :m], weight)
-        else:  # positive wavenumbers of the first axis, then its negative ones
-            for rows, given in ((slice(m), slice(m)), (slice(-m, None), slice(m, None))):
-                low, each = modes[..., rows, :m], weight[:, :, given]
-                mixed[..., rows, :m] = torch.einsum(self.sums, low, each)
-        return torch.fft.irfftn(mixed, s=x.shape[2:], dim=self.axes)
-
-
-class Fno(nn.Module):
-    """`(x [B, 2 C, *N], index) -> [B, C, *N]`."""
-
-    def __init__(self, weights: Weights, s: SimpleNamespace) -> None:
-        super().__init__()
-        axes = len(s.space)
-        self.embedding, self.wide = Embedding(weights), (..., *(None,) * axes)
-        self.spectral = weights.numbered("SpectralConv", lambda name: Spectral(weights, name))
-        layers = range(len(self.spectral))
-        self.given = nn.ModuleList(weights.linear(f"Dense_{1 + 2 * i}") for i in layers)
-        dense = [0, *(2 + 2 * i for i in layers), 1 + 2 * len(layers), 2 + 2 * len(layers)]
-        self.lift, *beside, self.widen, self.project = (
-            pointwise(weights, f"Dense_{i}", axes) for i in dense
-        )
-        self.beside = nn.ModuleList(beside)
-
-    def forward(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-        embedding, x = gelu(self.embedding(index)), self.lift(x)
-        layers = list(zip(self.spectral, self.beside, self.given, strict=True))
-        for spectral, beside, given in layers:
-            x = spectral(x) + beside(x) + given(embedding)[self.wide]
-            x = x if spectral is layers[-1][0] else gelu(x)
-        return self.project(gelu(self.widen(x)))
-
-
-NETWORKS = {"resnet": Resnet, "unet": Unet, "fno": Fno}
+NETWORKS = {"resnet": Resnet, "unet": Unet}
 
 
 class Study:
