@@ -100,8 +100,8 @@ def collect(
     Args:
         out: the HDF5 file to write; replaced only once the new one is complete.
         environment: pendulum, plane, acrobot, runner, runner-hidden, runner-wired; any id of
-            Gymnasium's or gymnax's; brax/<name>; or package.module:factory. Left empty: what a
-            trained policy was meant for, and else pendulum.
+            Gymnasium's or gymnax's; brax/<name>; playground/<name>; or package.module:factory.
+            Left empty: what a trained policy was meant for, and else pendulum.
         policy: random (uniform actions); scripted (a swing-up; pendulum and acrobot); mixed
             (episodes of mixed quality, pendulum only); broad or narrow (acrobot only); or the
             folder of a run, or of one of the policies that it trained.

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 CONTRADICTED = 0.05  # share of the rows that go on, above which a rule is another environment's
 FEW = 0.1  # share of the rows up to which odd changes are reported before a training
-OTHER_ENGINES = ("brax", "gymnax")  # of which names of environments are others' as well
+# Of which names of environments are others' as well.
+OTHER_ENGINES = ("brax", "gymnax", "playground")
 WITHOUT_REWARDS = ("bc", "online_sac")  # methods that read none
 
 

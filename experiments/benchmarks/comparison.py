@@ -49,7 +49,7 @@ METHODS: Mapping[str, Any] = {
     "cql": Cql(normalize_obs=False),  # d3rlpy takes observations as they are
     "sac": Sac(),
 }
-PEER = PEERS / "d3rlpy_returns.py"
+PEER = PEERS / "d3rlpy_agents.py"
 OURS, THEIRS = "ours", "d3rlpy"
 
 

@@ -7,14 +7,13 @@ operating system at the end; before each of its stages `train_loop` has said wha
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,7 @@ import numpy as np
 
 from jaxrl_rollouts import devices, memory
 from jaxrl_rollouts.compare.claims import add_claim
-from jaxrl_rollouts.config_json import from_json
 from jaxrl_rollouts.configs import layers, positive
-from jaxrl_rollouts.errors import StorageError
 from jaxrl_rollouts.feeds import Stream
 from jaxrl_rollouts.offline.behaviours.made import load
 from jaxrl_rollouts.offline.data.d4rl import write_d4rl
@@ -44,9 +41,8 @@ from ..catalogue import GOALS, LISTINGS
 from .speed import random_rows
 from .timing import start_report
 
-MODULE = "jaxrl_rollouts.experiments.benchmarks.memory"
 WITHIN = 20.0  # percent
-DATASET = "pendulum-mixed"
+DATASET, ROWS = "pendulum-mixed", "rows.hdf5"
 LOOKS: dict[str, Any] = {"seeds": 2, "evaluations": 1, "episodes": 2}
 
 
@@ -76,17 +72,11 @@ class Config:
 
 
 def on_rows(config: Config, folder: Path, run: Run, *, stream: Stream) -> None:
-    """TD3+BC on a file in D4RL's layout, which both cells that read one share."""
-    path = folder / "rows.hdf5"
-    if not path.exists():  # in a process of its own: making it takes memory, too
-        child = os.fork()
-        if child == 0:
-            write_d4rl(path, random_rows(config.rows))
-            os._exit(0)
-        os.waitpid(child, 0)
+    """TD3+BC on a file in D4RL's layout."""
     os.environ["JAXRL_ROLLOUTS_ROWS"] = str(folder / "streamed")
     method = recipe("td3_bc", "small", hidden_dims=config.hidden_dims, steps=config.steps)
-    train(load(path, stream=stream), method, environment="none", **LOOKS, context=run)
+    data = load(folder / ROWS, stream=stream)
+    train(data, method, environment="none", **LOOKS, context=run)
 
 
 def model_based(
@@ -133,7 +123,7 @@ def cells(config: Config) -> dict[str, Train]:
 
 
 def measured(name: str, config: Config, folder: Path) -> dict[str, float]:
-    """Bytes: `imports` before any data, `data` on all devices, `predicted` and measured `peak`."""
+    """A row, of a training in a process that does nothing else."""
     devices.use_cores()
     imports = memory.resident()
     with Run.open(folder / name.replace(" ", "-"), progress=False) as run:
@@ -141,7 +131,9 @@ def measured(name: str, config: Config, folder: Path) -> dict[str, float]:
     # What the process had at some time before is no prediction.
     largest = max(run.needs.values(), key=lambda need: need.expected)
     peak = memory.measured_peak()
-    return {"imports": imports, "data": largest.data, "predicted": largest.expected, "peak": peak}
+    sizes = {"without": imports, "data": largest.data, "predicted": largest.expected}
+    row = {f"{key} MB": size / 1e6 for key, size in {**sizes, "measured": peak}.items()}
+    return row | {"error %": 100.0 * (largest.expected / peak - 1.0)}
 
 
 def run(config: Config, context: RunContext) -> Report:
@@ -152,15 +144,18 @@ def run(config: Config, context: RunContext) -> Report:
         tempfile.TemporaryDirectory(".tmp", ".files-", context.folder.path) as folder,
         Progress("memory", total=len(names), unit="trainings", enabled=context.progress) as bar,
     ):
+        write_d4rl(Path(folder) / ROWS, random_rows(config.rows))
         for name in names:
             poll(context, f"before {name}")
-            rows.append(row_of(name, in_a_process(name, config, Path(folder))))
+            with ProcessPoolExecutor(1, get_context("spawn")) as alone:
+                found = alone.submit(measured, name, config, Path(folder)).result()
+            rows.append({"training": name, **found})
             bar.advance(1, {})
     report.table("peak memory", rows)
     for row in rows:
-        name, error = row["training"], row["error %"]
         means = "predicted over measured, in percent"
-        add_claim(report, name, error, between=(-WITHIN, WITHIN), means=means, source=GOALS)
+        bounds: Any = {"between": (-WITHIN, WITHIN), "means": means, "source": GOALS}
+        add_claim(report, row["training"], row["error %"], **bounds)
     report.note(
         "Measured is the most resident memory that the process had (getrusage), with Python, jax "
         "and compiled programs; predicted the highest of what its stages were said to take before "
@@ -169,32 +164,6 @@ def run(config: Config, context: RunContext) -> Report:
     return report
 
 
-def in_a_process(name: str, config: Config, folder: Path) -> dict[str, float]:
-    """What a process that does nothing else prints last."""
-    command = [sys.executable, "-m", MODULE, name, json.dumps(asdict(config)), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["nothing was said"])[-1]
-        raise StorageError(f"the process that measures {name}", RuntimeError(last))
-    return json.loads(done.stdout.strip().splitlines()[-1])
-
-
-def row_of(name: str, measured: dict[str, float]) -> dict[str, object]:
-    predicted, peak = measured["predicted"], measured["peak"]
-    return {
-        "training": name,
-        "without MB": measured["imports"] / 1e6,
-        "data MB": measured["data"] / 1e6,
-        "predicted MB": predicted / 1e6,
-        "measured MB": peak / 1e6,
-        "error %": 100.0 * (predicted / peak - 1.0),
-    }
-
-
 TINY = Config(2000, 2, 2, 3, 16, 20, (8,), (8,))
 PRESETS = {"smoke": TINY, "cpu": Config()}
 EXPERIMENT = LISTINGS["memory"].experiment(Config, PRESETS, run)
-
-if __name__ == "__main__":
-    given = from_json(Config, json.loads(sys.argv[2]), "the configuration")
-    print(json.dumps(measured(sys.argv[1], given, Path(sys.argv[3]))))

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from scipy.stats import ks_2samp
 
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.environments import Environment, true_model
@@ -25,12 +26,8 @@ def marginal_score(real: np.ndarray, synthetic: np.ndarray) -> float:
     Args:
         real, synthetic: `[N, F]` and `[M, F]`.
     """
-    scores = []
-    for a, b in zip(np.sort(real, 0).T, np.sort(synthetic, 0).T, strict=True):
-        points = np.concatenate([a, b])
-        shares = [np.searchsorted(x, points, side="right") / len(x) for x in (a, b)]
-        scores.append(1.0 - np.abs(shares[0] - shares[1]).max())
-    return float(np.mean(scores))
+    columns = zip(real.T, synthetic.T, strict=True)
+    return float(np.mean([1.0 - ks_2samp(a, b, method="asymp").statistic for a, b in columns]))
 
 
 class DynamicsError(NamedTuple):

@@ -57,6 +57,7 @@ EXAMPLES = (
 )
 OPTIONS = {
     "brax": ("backend",),
+    "playground": ("impl",),
     "gymnasium": ("max_episode_steps",),
     "mujoco": ("terminate_when_unhealthy", "exclude_current_positions_from_observation"),
 }
@@ -89,15 +90,17 @@ def make(name: str | Any, **options: Any) -> Environment:
     Args:
         name: what was registered; `pendulum`, `plane`, `acrobot`, `runner`, `ks_control`
             (embedded);
-            `gymnax/<name>`, `brax/<name>`, `mujoco/<Gymnasium id>`, `gymnasium/<id>` (an id alone
-            is looked for in this order: MuJoCo, gymnax, Gymnasium); `package.module:factory`, or
+            `gymnax/<name>`, `brax/<name>`, `playground/<name>` (MuJoCo Playground),
+            `mujoco/<Gymnasium id>`, `gymnasium/<id>` (an id alone is looked for in this order:
+            MuJoCo, gymnax, Gymnasium); `package.module:factory`, or
             `package.module:Tank-v0` where that module registers the id, if
             `jaxrl_rollouts.plugins.trust` was given it or the command line has it; a family
             (`halfcheetah`) or a dataset of it (`halfcheetah-medium-v2`). Options may follow as a
             query, `brax/halfcheetah?backend=mjx`. An `Environment` is handed back, a Gymnasium
             environment goes through `from_gymnasium`.
-        options: `backend` of brax, `max_episode_steps` of Gymnasium's, `terminate_when_unhealthy`
-            (true, false) of MuJoCo's that end in falls: `Hopper-v4?terminate_when_unhealthy=false`,
+        options: `backend` of brax, `impl` of Playground (`jax`, or `warp` on NVIDIA GPUs),
+            `max_episode_steps` of Gymnasium's, `terminate_when_unhealthy` (true, false) of
+            MuJoCo's that end in falls: `Hopper-v4?terminate_when_unhealthy=false`,
             and `exclude_current_positions_from_observation` of those that move along a floor.
 
     Raises:
@@ -132,6 +135,10 @@ def make(name: str | Any, **options: Any) -> Environment:
         from .brax_ import brax_environment
 
         return brax_environment(rest, **options)
+    if kind == "playground":
+        from .playground_ import playground_environment
+
+        return playground_environment(rest, **options)
     if kind == "mujoco":
         from .mujoco import mujoco_environment
 
@@ -172,7 +179,7 @@ def _place(base: str) -> str | None:
 def _kind(base: str) -> tuple[str | None, str]:
     """Which package a name is of, and what it is called there; None for a family or a dataset."""
     prefix, _, rest = base.partition("/")
-    if prefix in ("gymnax", "brax", "mujoco", "gymnasium"):
+    if prefix in ("gymnax", "brax", "playground", "mujoco", "gymnasium"):
         return prefix, rest
     if not re.fullmatch(r"[\w./-]+-\w+", base) or base == "Pendulum-v1":
         return None, base
