@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -45,7 +45,7 @@ from jaxrl_rollouts.trees import PyTree
 WIDEST = 32.0  # half the side of the square that states of a region are drawn from
 LONG = 600  # steps after which 0.99^n leaves a quarter of a percent of a value
 # What `train` calls `per_seed`: every seed in a world of its own, on the same rows.
-OWN_WORLDS = Imagination._make((False, True, False, False))
+OWN_WORLDS: Any = Imagination._make((False, True, False, False, False))
 Look = Callable[[ModelBasedState], dict[str, jax.Array]]
 
 
