@@ -64,6 +64,18 @@ def test_the_released_prediction_of_a_rolled_field(tmp_path: Path) -> None:
     assert np.abs(rolled[1] - rolled[0]).max() > 0.1
 
 
+def test_without_fields_it_is_of_the_pretrainings_fluids(tmp_path: Path) -> None:
+    """128 x 128, the authors' means and deviations of density, velocity and pressure."""
+    sizes = Sizes(4, 6, (2, 1), 3, 16, 4, 1)
+    own = pde.load_poseidon(saved(tmp_path, sizes), lead=0.7)
+    u = np.random.default_rng(3).normal(size=(4, 128, 128))
+    mean = np.array([0.8, 0.0, 0.0, 0.0])[:, None, None]
+    deviation = np.array([0.31, 0.391, 0.356, 0.185])[:, None, None]
+    expected = forward(weights(sizes), sizes, (u - mean) / deviation, 0.7) * deviation + mean
+    np.testing.assert_allclose(own.roll(u, 1)[0], expected, atol=2e-3, rtol=2e-3)
+    assert own.names == ("density", "velocity_x", "velocity_y", "pressure")
+
+
 def test_a_shifted_block_hides_what_came_from_the_other_end() -> None:
     """The transcription itself: beyond a window's reach nothing is seen."""
     w = {name: value.astype(np.float64) for name, value in weights(SIZES).items()}
