@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -24,13 +22,9 @@ from jaxrl_rollouts.configs import number, positive
 from jaxrl_rollouts.networks import parameter_count
 from jaxrl_rollouts.offline.agents.critics import bootstrap_rate
 from jaxrl_rollouts.offline.behaviours import ks_control as feedback
-from jaxrl_rollouts.offline.choosing.choose import PRESETS as CHOOSE
-from jaxrl_rollouts.offline.choosing.truth import scored
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments.ks_control import KS_CONTROL as ENV
 from jaxrl_rollouts.offline.evaluation import evaluate_seeds
-from jaxrl_rollouts.offline.saved_policies import read_policy
-from jaxrl_rollouts.offline.task import slug
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import FittedWorlds
 from jaxrl_rollouts.offline.worlds.open_loop import open_loop, unchanged, windows
@@ -77,25 +71,18 @@ def _fields(width: int = 16, modes: int = 12, layers: int = 3, **changes: Any) -
     return _worlds(network=network, **{"max_epochs": 40, **changes})
 
 
-def _judged(fields: offline.WorldModelConfig, preset: str) -> offline.ChooseConfig:
-    """Estimators whose models are fields: an even number, all of them elites."""
-    return replace(CHOOSE[preset], models=replace(fields, members=6, elites=6))
-
-
 @dataclass(frozen=True)
 class Config:
     """Logs, methods, world models.
 
     Attributes:
         logs: of `ks_control`, the broad one first.
-        rows: of a log.
         cloning, on_rows: behavioural cloning, and TD3+BC.
         mopo, ravl: methods in world models, on the same rollouts.
         penalty: MOPO's, per mean disagreement on the log; 0 is tried as well.
         fields, mlp: world models, of about as many weights.
         open_loop: steps after which their errors are read.
         online: SAC in the simulator.
-        choose: estimators of `choose`; its models are fields.
         rounds: of the search for linear gains, 24 in each.
         seeds, seed: trained side by side, and of what is drawn.
         evaluations, episodes: while training, and of an evaluation per seed.
@@ -104,7 +91,6 @@ class Config:
     """
 
     logs: tuple[str, ...] = ("mixed", "narrow")
-    rows: int = positive(40_000)
     cloning: offline.Bc = field(default_factory=_recipe("bc", **_WIDE))
     on_rows: offline.Td3Bc = field(default_factory=_recipe("td3_bc", **_WIDE, steps=60_000))
     mopo: offline.Mopo = field(default_factory=_recipe("mopo", **_ROLLED))
@@ -114,7 +100,6 @@ class Config:
     mlp: offline.WorldModelConfig = field(default_factory=_worlds)
     open_loop: int = positive(50)
     online: offline.OnlineSac = field(default_factory=_recipe("online_sac", **_ONLINE))
-    choose: offline.ChooseConfig = field(default_factory=lambda: _judged(_fields(), "small"))
     rounds: int = positive(16)
     seeds: int = positive(4)
     seed: int = 0
@@ -208,15 +193,11 @@ class Cells(NamedTuple):
     context: RunContext
     key: jax.Array
 
-    def asked(self, name: str) -> bool:
-        """Whether a cell is to be measured here."""
-        return not self.config.only or name.startswith(self.config.only)
-
     def cell(self, name: str, measure: Callable[[], Found]) -> Found:
         """A cell's numbers; none where it is left out."""
         there = (self.context.folder.stage("cells") / f"{name}.npz").is_file()
-        left_out = not there and not self.asked(name)
-        return {} if left_out else dict(remember(self.context, "cells", name, measure))
+        asked = there or not self.config.only or name.startswith(self.config.only)
+        return dict(remember(self.context, "cells", name, measure)) if asked else {}
 
     def trained(self, name: str, data: Dataset, **given: Any) -> Found:
         """Train and play; the run keeps the policies."""
@@ -236,13 +217,10 @@ class Cells(NamedTuple):
         more |= {"seeds": self.config.seeds, "forcing": ENV.forcing}
         return offline.fit_world_models(own.ensemble, data, self.config.seed, **more)
 
-    def log(self, report: Report, name: str, keys: Any) -> tuple[dict[str, Found], list[Found]]:
+    def log(self, name: str) -> tuple[dict[str, Found], list[Found]]:
         """All that is learned from one log: found by arm, and errors of the world models."""
-        c, maker = self.config, feedback.KS_LOGS[f"ks_control-{name}"][1]
-        data, unseen = (
-            Dataset(name, maker(key, c.rows), ENV.name, Path("(made on the spot)"), "")
-            for key in keys
-        )
+        c = self.config
+        data, unseen = (offline.load(f"ks_control-{name}", c.seed + more) for more in (0, 1))
         fit = functools.cache(lambda world: self.fit(data, world))
         off = [
             self.cell(f"{name}-{w}-error", lambda w=w: errors(c, fit(w), unseen)) for w in WORLDS
@@ -251,7 +229,6 @@ class Cells(NamedTuple):
         for world, method in itertools.product(WORLDS, (c.mopo, c.ravl)):
             each.append((world, method, [f"{x}, {world}" for x in VARIANTS[method.name]]))
         arms: dict[str, Found] = {}
-        policies: list[Any] = []
         for world, method, names in each:
             stage = f"{name}-{world}-{method.name}"
             given = functools.partial(in_worlds, c, method, data)
@@ -260,38 +237,13 @@ class Cells(NamedTuple):
             for number_, arm in enumerate(names):
                 own = slice(number_ * c.seeds, (number_ + 1) * c.seeds)
                 arms[arm] = {key: x[own] for key, x in found.items()}
-            if found:
-                folder = self.context.folder.stage(f"{slug(stage)}-{slug(method.name)}")
-                policies.append((stage, read_policy(folder)))
-        if policies and self.asked(f"choose-{name}"):
-            self.choose(report, replace(data, name=f"{name}-choose"), policies, arms)
         return arms, off
-
-    def choose(
-        self, report: Report, data: Dataset, policies: list[Any], arms: Mapping[str, Found]
-    ) -> None:
-        """What `choose` says of the policies, and how good that was."""
-        c, gamma = self.config, self.config.mopo.agent.discount
-        more: Any = {"config": c.choose, "discount": gamma, "seed": c.seed, "context": self.context}
-        said = offline.choose(policies, data, **more)
-        there = {arm: found["true value"] for arm, found in arms.items() if found}
-        rows = []
-        for number_, (arm, true) in enumerate(there.items()):
-            own = said.table[number_ * c.seeds : (number_ + 1) * c.seeds]
-            counts = Counter(one.verdict for one in own).most_common()
-            row: Found = {k: np.array([getattr(one, k) for one in own]) for k in ("value", "fqe")}
-            row["verdicts"] = ", ".join(f"{count} {name}" for name, count in counts)
-            rows.append({"arm": arm, **row, "true value": true})
-        report.table(data.name, rows)
-        off = {"check": said.check.off, "allowed": said.check.allowed, "data": said.behaviour[1]}
-        off |= scored(said, np.concatenate(list(there.values())))
-        report.table(f"{data.name}: against the truth", [off])
 
 
 def run(config: Config, context: RunContext) -> Report:
     """All cells, each kept as soon as it is measured; then tables and claims."""
     report = Report.of(context, config.seeds)
-    play_key, key, *logs = jax.random.split(jax.random.key(config.seed), 2 + 2 * len(config.logs))
+    play_key, key = jax.random.split(jax.random.key(config.seed))
     cells = Cells(config, context, play_key)
     plain = {
         name: cells.cell(name, lambda n=name: controller(config, n, key, play_key))
@@ -300,7 +252,7 @@ def run(config: Config, context: RunContext) -> Report:
     rows = [{"log": "", "arm": name, **found} for name, found in plain.items()]
     gaps, ratios, table, missing = {}, [], [], np.full(config.seeds, np.nan)
     for number_, log in enumerate(config.logs):
-        arms, off = cells.log(report, log, logs[2 * number_ : 2 * number_ + 2])
+        arms, off = cells.log(log)
         rows += [{"log": log, "arm": arm, **found} for arm, found in arms.items()]
         table += [{"log": log, "world": w, **x} for w, x in zip(WORLDS, off, strict=True)]
         ratios.append(off[0]["error"] / off[1]["error"] if all(off) else missing)
@@ -309,7 +261,7 @@ def run(config: Config, context: RunContext) -> Report:
                 arm: found["return"] - plain["best linear"]["return"]
                 for arm, found in arms.items() if found and arm.endswith(WORLDS)
             }  # fmt: skip
-    some = Dataset("", feedback.ks_random(key, 400), ENV.name, Path("(made on the spot)"), "")
+    some = offline.load("ks_control-random", config.seed)
     online = cells.cell("online", lambda: cells.trained("online", some, method=config.online))
     report.table("returns", [*rows, {"log": "", "arm": "online SAC", **online}])
     report.table(f"error after {config.open_loop} steps", table)
@@ -331,19 +283,18 @@ def run(config: Config, context: RunContext) -> Report:
 
 
 _SHORT: Found = {"steps": 20, "rollouts": {"length": 3, "batch_size": 20, "every": 10}}
-_TINY = _fields(4, 4, 1, max_epochs=1, batch_size=512)
+_TINY = _fields(4, 4, 1, max_epochs=1, batch_size=2048)
 PRESETS = {
     "smoke": Config(
-        ("mixed",), 3_600, _recipe("bc", "smoke")(), _recipe("td3_bc", "smoke")(),
+        ("mixed",), _recipe("bc", "smoke")(), _recipe("td3_bc", "smoke")(),
         _recipe("mopo", "smoke", **_SHORT)(), _recipe("ravl", "smoke", **_SHORT)(),
-        fields=_TINY, mlp=_worlds(hidden_dims=(8,), max_epochs=1), open_loop=5,
-        online=_recipe("online_sac", "smoke")(), choose=_judged(_TINY, "smoke"), rounds=1, seeds=2,
-        evaluations=1, episodes=2,
+        fields=_TINY, mlp=_worlds(hidden_dims=(8,), max_epochs=1, batch_size=2048), open_loop=5,
+        online=_recipe("online_sac", "smoke")(), rounds=1, seeds=2, evaluations=1, episodes=2,
     ),
     "cpu": Config(
-        ("mixed",), 12_000, mopo=_recipe("mopo", **_QUICK)(), ravl=_recipe("ravl", **_QUICK)(),
-        fields=_fields(members=3, elites=3, max_epochs=10), choose=_judged(_fields(), "smoke"),
-        mlp=_worlds(members=3, elites=3, max_epochs=40),
+        ("mixed",), mopo=_recipe("mopo", **_QUICK)(), ravl=_recipe("ravl", **_QUICK)(),
+        fields=_fields(members=3, elites=3, max_epochs=3),
+        mlp=_worlds(members=3, elites=3, max_epochs=12),
     ),
     "long": Config(),
 }  # fmt: skip
