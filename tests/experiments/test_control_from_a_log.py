@@ -44,15 +44,16 @@ def test_half_of_the_worlds_have_a_threshold_and_one_penalty_is_none() -> None:
     fitted = fit_world_models(SMOKE.mlp.ensemble, data, 0, seeds=2)
     given = study.in_worlds(SMOKE, SMOKE.mopo, data, fitted)
     worlds, dynamics = given["world_models"], given["dynamics"]
-    spread = [
+    spread: Any = [
         uncertainties(fitted.model.fitter, fitted.world(k), rows.observations, rows.actions)
         for k in (0, 1)
     ]
     limits = worlds.uncertainty_threshold
     assert given["seeds"] == 4 and np.isinf(limits[:2]).all()
     np.testing.assert_allclose(limits[2:], [np.max(x) for x in spread], rtol=1e-5)
-    mean = np.mean([np.mean(x) for x in spread])
-    np.testing.assert_allclose(given["sweep"]["penalty"], (0, SMOKE.penalty / mean), rtol=1e-5)
+    mean = float(np.mean([np.mean(x) for x in spread]))
+    want: Any = (0.0, SMOKE.penalty / mean)
+    np.testing.assert_allclose(given["sweep"]["penalty"], want, rtol=1e-5)
     # Members predict means, and rewards are the environment's own of what they predict.
     one, u, a = jax.tree.map(lambda x: x[0], worlds), rows.observations[:8], rows.actions[:8]
     both = [
