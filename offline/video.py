@@ -124,6 +124,9 @@ def _drawn(env: Environment) -> Any:
     """One more copy of a user's environment; `ConfigError` where it makes no pictures."""
     assert env.another is not None
     made = env.another()
+    # What an environment declares it can draw is asked of it: training factories name no mode.
+    if made.render_mode is None and "rgb_array" in made.metadata.get("render_modes", ()):
+        made.unwrapped.render_mode = "rgb_array"
     if made.render_mode != "rgb_array":
         hint = "have its factory make it with render_mode='rgb_array'"
         raise ConfigError("--video", f"render_mode {made.render_mode!r}", "'rgb_array'", hint)

@@ -174,11 +174,15 @@ def make(mode="rgb_array"):
     return gymnasium.wrappers.TimeLimit(Robot(mode), 4)
 def plain():
     return make(None)
+class Declared(Robot):
+    metadata = {"render_modes": ["rgb_array"]}
+def declared():
+    return gymnasium.wrappers.TimeLimit(Declared(), 4)
 gymnasium.register("Robot-v0", entry_point=make)
 """
 
 
-@pytest.mark.parametrize("name", ["robot_env:make", "robot_env:Robot-v0"])
+@pytest.mark.parametrize("name", ["robot_env:make", "robot_env:Robot-v0", "robot_env:declared"])
 def test_a_users_environment_is_filmed(
     name: str, run: Path, tmp_path: Path, capsys: Any, monkeypatch: Any
 ) -> None:
