@@ -45,7 +45,7 @@ def run(config: Config, context: RunContext) -> Report:
     width = config.seeds_width
     train = cells.make_ours(cells.resnet_case(config, width, plain=False)).train
     title = f"dilated ResNet, width {width}, batch {config.line.batch}"
-    timing.show_seeds(report, context, title, train, config.seeds, repeats=config.repeats)
+    timing.show_seeds(report, context, title, train, config.seeds, repeats=config.repeats, times=0)
     note_meaning(report, config, peak)
     timing.note_load(report, "at the end")
     return report

@@ -58,7 +58,7 @@ class Comparison(NamedTuple):
 COMPARED = {
     "torch": Comparison("torch", "torch_operators.py", "our conditioned dilated ResNet", 2.0),
     "apebench": Comparison("apebench", "apebench_run.py", "APEBench's network, Dil", 1.0),
-    "plane": Comparison("torch", "torch_operators.py", "our networks in the plane", 2.0),
+    "plane": Comparison("torch", "torch_operators.py", "our networks in the plane", 1.0),
     "neuralop": Comparison("neuralop", "neuralop_fno.py", "FNO beside neuraloperator's", 1.0),
 }
 NEEDS = {"torch": "torch", "apebench": "apebench", "neuralop": "neuraloperator"}

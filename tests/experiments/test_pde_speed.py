@@ -67,10 +67,8 @@ def test_it_measures_without_peers_and_makes_their_claims_not(tmp_path: Path) ->
             assert row["ms a step"] == pytest.approx(1e3 / row["ours"])
             assert row["compile s"] > 0.05 or "rollout" in name
             assert row.get("second call compiles s", 0.0) < 0.05
-    assert [claim.name for claim in report.claims] == [
-        "training, width 8: 30 % of the matrix peak",
-        "2 seeds in 4 times the time of one",
-    ]
+    names = [claim.name for claim in report.claims]
+    assert names == ["training, width 8: 30 % of the matrix peak"]
     notes = " ".join(report.notes)
     assert all(f"{peer} was left out" in notes for peer in ("torch", "apebench", "neuraloperator"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -257,3 +258,25 @@ def test_a_gru_tape_is_linens_cell() -> None:
         for f in (whole, cells)
     )
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), found, want)
+
+
+def test_a_gru_tape_takes_less_than_half_of_the_cells_time(as_users_compile: None) -> None:
+    """In CPU seconds, gradient included: 3 to 4 times less, unless XLA fuses the gates badly."""
+    cell, width, length = nn.GRUCell(128), 128, 512
+    x, begin = jax.random.normal(jax.random.key(1), (length, D)), jnp.zeros(width)
+    params, starts = cell.init(jax.random.key(0), begin, x[0])["params"], jnp.zeros(length, bool)
+
+    def called(params: Any, x: jax.Array) -> jax.Array:
+        return jax.lax.scan(lambda h, row: cell.apply({"params": params}, h, row), begin, x)[1]
+
+    def seconds(run: Any) -> float:
+        compiled = jax.jit(jax.grad(lambda p, x: jnp.square(run(p, x)).sum(), (0, 1)))
+        jax.block_until_ready(compiled(params, x))
+        taken = []
+        for _ in range(5):
+            start = time.process_time()
+            jax.block_until_ready(compiled(params, x))
+            taken.append(time.process_time() - start)
+        return min(taken)
+
+    assert 2.0 * seconds(lambda p, x: gru_tape(p, x, starts, begin)[0]) < seconds(called)

@@ -123,3 +123,15 @@ def test_coordinates_break_shifts_and_nothing_else_does() -> None:
 def test_what_cannot_be_is_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         Fno(4, 1, 3, **{"embedding": 4, **changes}).make(FieldShape(1, 12, 1))
+
+
+@pytest.mark.parametrize("channels", [3, 32])  # a complex product, a real one of twice the size
+def test_modes_are_mixed_by_complex_matrices(channels: int) -> None:
+    layer, points, modes = SpectralConv(6, (4,)), 16, 4
+    x = np.random.default_rng(0).normal(size=(points, channels)).astype(np.float32)
+    params = layer.init(jax.random.key(0), jnp.asarray(x))
+    weight = np.asarray(params["params"]["real"]) + 1j * np.asarray(params["params"]["imaginary"])
+    low = np.zeros((points // 2 + 1, 6), complex)
+    low[:modes] = np.einsum("kc,kcf->kf", np.fft.rfft(x, axis=0)[:modes], weight)
+    want = np.fft.irfft(low, points, axis=0)
+    np.testing.assert_allclose(layer.apply(params, jnp.asarray(x)), want, rtol=1e-4, atol=1e-6)
