@@ -79,6 +79,7 @@ def choose(
     from .choosing.dope import ENDINGS, read_dope_policy
     from .choosing.verdict import REJECT, UNKNOWN
     from .logs import log_of
+    from .matching import take_bounds
     from .saved_policies import read_policy
 
     saved = [
@@ -86,6 +87,9 @@ def choose(
         for run in runs
     ]
     log = log_of(data, runs)
+    low, high = (saved[0].facts.get(name) for name in ("action_low", "action_high"))
+    if low is not None and high is not None:  # a log without bounds has those it was learned with
+        log = take_bounds(log, low, high, f"the policy {runs[0].name}")
     given: dict[str, Any] = {"config": preset, "models": models, "level": level, "seed": seed}
     print(f"{log.name}: fitting {', '.join(estimators)} and clones of the data ...", flush=True)
     found = of(saved, log, estimators, discount=1.0 if undiscounted else discount, **given)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
+import h5py
 import jax
 import pytest
 
@@ -40,6 +42,23 @@ def test_it_prints_a_verdict_and_writes_three_files(
     assert [row["policy"] for row in found["rows"]] == ["bc/0"]
     assert found["behaviour"]["low"] < found["behaviour"]["value"] < 0
     assert out.with_suffix(".csv").is_file() and out.with_suffix(".png").is_file()
+
+
+def test_a_log_in_units_has_the_bounds_that_the_policy_learned_it_with(folder: Path) -> None:
+    shutil.copy(folder / "log.hdf5", folder / "units.hdf5")
+    with h5py.File(folder / "units.hdf5", "r+") as file:
+        file["actions"][...] = 2.0 * file["actions"][...]
+    data = offline.load(folder / "units.hdf5", action_low=[-2.0], action_high=[2.0])
+    method = Bc(hidden_dims=(8,), batch_size=16, steps=4, per_iteration=2, actor_lr=1e-3)
+    offline.train(data, method, seeds=1, evaluations=1, environment="none").save(folder / "units")
+    found = []
+    for policy, log in (("cloned", "log.hdf5"), ("units", "units.hdf5")):
+        given = [str(folder / policy), "--data", str(folder / log), "--preset", "smoke"]
+        out = folder / f"{policy}.json"
+        main([*given, "--estimators", "models", "--out", str(out)], "jaxrl-rollouts choose")
+        found.append(json.loads(out.read_text()))
+    values = [[row["value"] for row in one["rows"]] for one in found]
+    assert values[0] == values[1] and found[0]["behaviour"] == found[1]["behaviour"]
 
 
 @pytest.mark.parametrize(
