@@ -66,6 +66,7 @@ ELSEWHERE = {
     "steps",
     "batch_size",
     "per_iteration",
+    "unroll",
     "reward",
 }
 
