@@ -68,17 +68,6 @@ _LISTED = (
         caches=False,
     ),
     ExperimentInfo(
-        "open_loop",
-        "open-loop error of world models over hundreds of steps, with and without layer norm",
-        f"{NEUBAY}, compounding errors of LN and no-LN models",
-        minutes={"smoke": None, "cpu": 16, "paper": None},
-        needs={
-            "cpu": CHEETAH,
-            "paper": ("halfcheetah-medium-v2", "halfcheetah-medium-replay-v2"),
-        },
-        prepare=f"{_NEEDS}:check_datasets",
-    ),
-    ExperimentInfo(
         "operators",
         "DRIFT-Net's mixer against attention, Fourier layers and convolutions in one network",
         "DRIFT-Net (ICLR 2026), its code; scOT: Herde et al. 2024 (arXiv 2405.19101)",

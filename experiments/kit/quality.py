@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from scipy.stats import ks_2samp
 
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.environments import Environment, true_model
@@ -26,6 +25,8 @@ def marginal_score(real: np.ndarray, synthetic: np.ndarray) -> float:
     Args:
         real, synthetic: `[N, F]` and `[M, F]`.
     """
+    from scipy.stats import ks_2samp
+
     columns = zip(real.T, synthetic.T, strict=True)
     return float(np.mean([1.0 - ks_2samp(a, b, method="asymp").statistic for a, b in columns]))
 

@@ -4,7 +4,7 @@
 
 Networks are fitted to windows of four fifths of the episodes and rolled along logged actions of the
 others. There too, how well two uncertainties rank errors: an ensemble's and an any-step model's.
-Rows are added to the table of `open_loop`.
+Rows are added to `evidence/open_loop.csv`.
 """
 
 from __future__ import annotations

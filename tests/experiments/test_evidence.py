@@ -77,7 +77,7 @@ def test_tables_have_the_columns(path: Path) -> None:
 
 def test_there_are_few_pages_and_pictures() -> None:
     shown = [p for p in (ROOT / "experiments").rglob("*") if p.suffix in (".png", ".gif", ".svg")]
-    assert len(PAGES) <= 27 and len(shown) <= 40
+    assert len(PAGES) <= 25 and len(shown) <= 40
     assert sum(path.stat().st_size for path in shown) <= 8e6
     index = (ROOT / "experiments" / "README.md").read_text()
     assert sorted(re.findall(r"results/(\w+)\.md", index)) == [page.stem for page in PAGES]

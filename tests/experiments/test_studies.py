@@ -22,7 +22,6 @@ from jaxrl_rollouts.experiments.studies import (
     bandit,
     edge_of_reach,
     guidance_gaussian,
-    open_loop,
     sampling,
     true_dynamics,
 )
@@ -36,8 +35,6 @@ from jaxrl_rollouts.experiments.studies.true_dynamics_cells import complete
 from jaxrl_rollouts.offline.behaviours.made import load
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
-from jaxrl_rollouts.offline.worlds.open_loop import OpenLoop
-from jaxrl_rollouts.offline.worlds.thresholds import LEVELS, UncertaintyStats
 from jaxrl_rollouts.plugins import load_experiment
 from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.reports.report import load_report
@@ -48,7 +45,6 @@ SMOKE = {  # a table of the report, and how many claims; None where none is due 
     "edge_of_reach": ("results", 4),
     "edge_of_reach_toy": ("after training", 7),
     "guidance_gaussian": ("alone", 6),
-    "open_loop": ("pendulum-mixed on pendulum-mixed", None),
     "operators": ("shear_layer", None),
     "refiner": ("rollouts", 8),
     "sampling": ("samplers", 6),
@@ -98,8 +94,6 @@ def preset(name: str) -> Any:
         ("guidance_gaussian", {"samples": 3}, "samples"),
         ("guidance_gaussian", {"steps": (64, 32)}, "steps"),
         ("guidance_gaussian", {"coefficients": (0.0, 1.0)}, "coefficients"),
-        ("open_loop", {"pairs": ()}, "pairs"),
-        ("open_loop", {"length": 0}, "length"),
         ("operators", {"mixers": ("drift", "conv")}, "mixers"),
         ("operators", {"parts": ("no head",)}, "parts"),
         ("refiner", {"methods": ("mse", "best")}, "methods"),
@@ -279,31 +273,6 @@ def test_closed_forms_are_the_products_of_densities(coefficient: float) -> None:
     found = moments(density - 0.5 * coefficient * ((a - m * state) / p) ** 2)
     slope, spread = guidance_gaussian.product("given state", coefficient)
     np.testing.assert_allclose((slope * state, spread), found, rtol=1e-6)
-
-
-def rolled_worlds(
-    error: np.ndarray, uncertainty: np.ndarray, largest: float
-) -> open_loop.RolledWorlds:
-    """One ensemble; the data's spread has this maximum."""
-    trust = UncertaintyStats(
-        np.array([LEVELS]), np.linspace(0.0, largest, len(LEVELS))[None], np.array([0.1])
-    )
-    rolled = OpenLoop(error, np.full_like(error, -0.5), uncertainty)
-    return open_loop.RolledWorlds(rolled, trust, 3)
-
-
-def test_open_loop_errors_are_read_by_step_and_by_spread() -> None:
-    error = np.broadcast_to(np.arange(1.0, 7.0)[:, None], (6, 3))[None].copy()
-    error[0, 5, 2] = np.inf
-    rows = open_loop.growth_rows("LN", rolled_worlds(error, error, 10.0))
-    assert [r["step"] for r in rows] == [1, 2, 4, 6]
-    assert [r["median error"].tolist() for r in rows] == [[1.0], [2.0], [4.0], [6.0]]
-    assert [round(r["lost %"], 1) for r in rows] == [0.0, 0.0, 0.0, 33.3]
-    spread = np.array([[0.1, 0.2], [0.3, 1.5], [0.2, 0.2]])[None]
-    error = np.array([[1.0, 2.0], [3.0, 40.0], [4.0, 50.0]])[None]
-    row = open_loop.trust_row("LN", rolled_worlds(error, spread, 1.0))
-    assert row["95 % of errors up to u(1)"].tolist() == [3.0]
-    assert row["median error above u(1)"].tolist() == [45.0]
 
 
 def test_solvers_make_the_calls_of_their_names() -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.experiments.studies.open_loop import rank_correlation, split_error
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, WorldModelParams
 from jaxrl_rollouts.offline.worlds.open_loop import (
@@ -121,30 +120,3 @@ def test_what_is_lost_stays_lost() -> None:
     for field in found:
         np.testing.assert_array_equal(np.isinf(np.asarray(field)), lost)
         assert not np.isnan(np.asarray(field)).any()
-
-
-def rolled(error: np.ndarray, uncertainty: np.ndarray) -> OpenLoop:
-    return OpenLoop(error, error, uncertainty)
-
-
-def test_a_rollout_stops_at_the_first_step_above_the_limit() -> None:
-    spread = np.array([[0.1, 0.2], [0.3, 1.5], [0.2, 0.2]])[None]  # the second stops at step 2
-    error = np.array([[1.0, 2.0], [3.0, 40.0], [4.0, 50.0]])[None]
-    before, after = split_error(rolled(error, spread), [1.0])
-    assert before == [3.0] and after == [45.0]  # lower 95 % quantile of 1, 2, 3, 4
-    assert np.isnan(split_error(rolled(error, spread), [2.0])[1]).all()
-    assert np.isnan(split_error(rolled(error, spread), [0.0])[0]).all()
-
-
-def test_rank_correlation_is_spearmans() -> None:
-    from scipy import stats
-
-    rng = np.random.default_rng(0)
-    error = rng.normal(size=(2, 5, 7))
-    spread = np.exp(error) + rng.normal(size=error.shape)
-    want = [stats.spearmanr(spread[i].ravel(), error[i].ravel()).statistic for i in range(2)]
-    np.testing.assert_allclose(rank_correlation(rolled(error, spread)), want, rtol=1e-5)
-    spread[0, 0, 0] = np.inf  # a lost step has no rank
-    want = stats.spearmanr(spread[0].ravel()[1:], error[0].ravel()[1:]).statistic
-    np.testing.assert_allclose(rank_correlation(rolled(error, spread))[0], want, rtol=1e-5)
-    np.testing.assert_allclose(rank_correlation(rolled(error, error**3)), 1.0, rtol=1e-6)
