@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -65,8 +65,8 @@ def split_holdout(
             member `i` learns from group `i % G` and is evaluated on it.
     """
     kept, held = part_rows(config, len(inputs), seed)
-    data = FitData(inputs[kept], targets[kept], inputs[held], targets[held])
-    data = jax.device_put(data)
+    parts: Any = jax.device_put((inputs[kept], targets[kept], inputs[held], targets[held]))
+    data = FitData(*parts)
     if groups is None:
         return data
     total = count_groups(groups, len(inputs))

@@ -126,9 +126,13 @@ def evaluate(
     return _played(env, lambda: _evaluate(*given))
 
 
-@partial(jax.jit, static_argnames=("env", "count"))
 def start_observations(env: Environment, key: jax.Array, count: int) -> jax.Array:
-    """Of `count` episodes that begin, `[count, D]`; of an environment in JAX."""
+    """Of `count` episodes that begin, `[count, D]`."""
+    return env.observe(env.reset(key, count)) if env.host else _started(env, key, count)
+
+
+@partial(jax.jit, static_argnames=("env", "count"))
+def _started(env: Environment, key: jax.Array, count: int) -> jax.Array:
     return env.observe(env.reset(key, count))
 
 

@@ -121,8 +121,7 @@ def evaluator(
         )
         metrics: dict[str, jax.Array | np.ndarray] = {**_means(played)}
         if agent.q is not None:
-            begin = start_observations.__wrapped__ if env.host else start_observations
-            starts = begin(env, start_key, max(episodes, 32))
+            starts = start_observations(env, start_key, max(episodes, 32))
             values = np.asarray(start_values(agent, state.agent, starts))
             lengths, ended = np.asarray(played.lengths), np.asarray(played.terminated)
             weight = discounted_steps(lengths, ended, discount).mean(1)

@@ -210,12 +210,12 @@ def regression(
     forcing: Forcing | None = None,
 ) -> WorldModel:
     """The same of any inputs `x [n, I]` and outputs `y [n, O]`, arguments as above."""
-    x, y = jax.device_put((x, y))
-    inputs, member = fit_scaler(x), None
-    units = _target_units(targets, inputs, y)
+    placed: Any = jax.device_put((x, y))
+    inputs, member = fit_scaler(placed[0]), None
+    units = _target_units(targets, inputs, placed[1])
     if isinstance(config, FieldEnsemble):
         inputs, units, member = on_fields(config, inputs, units, forcing)
-    data = split_holdout(config, *map(np.asarray, _scaled(x, y, inputs, units)), groups=groups)
+    data = split_holdout(config, *map(np.asarray, _scaled(*placed, inputs, units)), groups=groups)
     fitter = make_fitter(config, x.shape[1], y.shape[1], member)
     return WorldModel(fitter, data, inputs, units, config.elites, targets)
 

@@ -7,7 +7,7 @@ member per trajectory, noise sampled, terminations ignored.
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -67,7 +67,8 @@ def windows(transitions: Transitions, length: int, count: int, *, seed: int = 0)
         np.asarray(x)[rows] for x in (t.observations, t.next_observations, t.actions, t.rewards)
     )
     path = np.concatenate([observations[:1], following])
-    return jax.device_put(LoggedWindows(path, actions, rewards))
+    placed: Any = jax.device_put((path, actions, rewards))
+    return LoggedWindows(*placed)
 
 
 def unchanged(logged: LoggedWindows, std: ArrayLike) -> np.ndarray:
@@ -77,11 +78,11 @@ def unchanged(logged: LoggedWindows, std: ArrayLike) -> np.ndarray:
         logged: as for `open_loop`.
         std: standard deviations of the observation's entries, `[S]`.
     """
-    return np.asarray(_unchanged(logged.observations, np.asarray(std)))
+    return np.asarray(_unchanged(logged.observations, jnp.asarray(std)))
 
 
 @jax.jit
-def _unchanged(observations: jax.Array, std: ArrayLike) -> jax.Array:
+def _unchanged(observations: jax.Array, std: jax.Array) -> jax.Array:
     return jnp.sqrt(jnp.square((observations[:1] - observations[1:]) / std).mean(-1))
 
 
