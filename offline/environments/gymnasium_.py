@@ -1,4 +1,7 @@
-"""Any Gymnasium environment of vectors: Box observations, bounded Box actions, on the host."""
+"""Any Gymnasium environment of vectors: Box observations, bounded Box actions, on the host.
+
+One environment, of which as many copies are made as there are episodes, or a vector environment.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from jaxrl_rollouts.errors import ConfigError, MissingExtraError, one_line
 from .base import Environment, unknown_name
 from .host import Copies, host_environment
 from .spaces import SCOPE, UnsupportedSpaceError, column_names, is_flat
+from .vectors import Row, Vectors, is_vector, singly
 
 
 def registry() -> dict[str, Any]:
@@ -36,26 +40,36 @@ def from_gymnasium(
     is known before anything compiles. Keep what this returns: each call has copies of its own, for
     which everything compiles anew.
 
+    A vector environment (`gymnasium.vector.VectorEnv`) of `N` rows plays `N` episodes at once, in
+    all three autoreset modes of `metadata["autoreset_mode"]`; of `B` episodes `ceil(B / N)` vectors
+    are made. A training in it (`train_online`, `finetune`) keeps the state of single
+    sub-environments, which it makes with the functions that a `SyncVectorEnv` or an
+    `AsyncVectorEnv` without wrappers was given; it does not take other vectors.
+
     Args:
         env: an id that Gymnasium knows, an environment, or a function of no arguments that makes
-            one. Copies of an environment are made by its registered id, else by `copy.deepcopy`.
+            one. Copies of an environment are made by its registered id, else by `copy.deepcopy`;
+            of an `AsyncVectorEnv`, give the function.
         name: to call it by; the default is `gymnasium/<id>`, else the name of its class.
         max_episode_steps: time limit; the default is that of its registration, or of a
             `gymnasium.wrappers.TimeLimit` around it.
 
     Raises:
         MissingExtraError: gymnasium is not installed.
-        ConfigError: an unknown id, spaces of other kinds, no time limit, or one that cannot be
-            copied.
+        ConfigError: an unknown id, spaces of other kinds, no time limit, no autoreset mode of a
+            vector, or an environment that cannot be copied.
         SimulatorError: its first reset or step raises, or gives what is none.
     """
     make = _maker(env)
     given = not (isinstance(env, str) or callable(env))
     first = cast(Any, env) if given else _called(make, name or env)
-    unwrapped, spec = first.unwrapped, first.spec
+    vector = is_vector(first)
+    known, another = _one_of(first) if vector else (first, make)
+    unwrapped, spec = known.unwrapped, known.spec
     label = name or (f"gymnasium/{spec.id}" if spec is not None else type(unwrapped).__name__)
-    low, high = _check_spaces(label, first)
-    limit = _time_limit(first) if max_episode_steps is None else max_episode_steps
+    row: Any = Row(first) if vector else first
+    low, high = _check_spaces(label, row)
+    limit = _time_limit(known) if max_episode_steps is None else max_episode_steps
     if limit is None:
         hint = f"give max_episode_steps, or in a name: {label}?max_episode_steps=200"
         raise NoTimeLimitError(f"environment {label}", "no time limit", "one", hint)
@@ -66,13 +80,27 @@ def from_gymnasium(
     version = f"{label} of {module}, gymnasium {importlib.metadata.version('gymnasium')}"
     if given:
         first = _called(make, label, "one that can be copied, or a function that makes one")
-    host = Copies(first, make, steps, label)
-    names = column_names(first.observation_space)
-    middle = np.asarray(0.5 * (low + high), first.action_space.dtype)
-    host.probe(middle)
+    host = (Vectors if vector else Copies)(first, make, steps, label)
+    names = column_names(row.observation_space)
+    host.probe(np.asarray(0.5 * (low + high), row.action_space.dtype))
+    columns = named(row if vector and another is None else known) or ()
     return host_environment(
-        host, label, len(names), low, high, version, columns=named(first) or (), another=make
+        host, label, len(names), low, high, version, columns=columns, another=another
     )
+
+
+def _one_of(vector: Any) -> tuple[Any, Callable[[], Any] | None]:
+    """Of a vector environment one sub-environment, and what makes more of them.
+
+    A vector itself stands for sub-environments that nothing makes. Those inside a vector wrapper
+    do not show what the wrapper shows, so that nothing is to be trained in them.
+    """
+    inside = vector.unwrapped
+    making = singly(inside, _maker)
+    if making is None:
+        return inside, None
+    label = type(inside).__name__
+    return _called(making, label), making if inside is vector else None
 
 
 class NoTimeLimitError(ConfigError):
@@ -88,18 +116,22 @@ def _maker(env: Any) -> Callable[[], Any]:
         raise MissingExtraError("Gymnasium environments", missing, "gymnasium") from error
     if callable(env):
         return env
-    if not isinstance(env, str | gymnasium.Env):
-        expected = "an id, a gymnasium.Env, or a function that makes one"
+    if not isinstance(env, str | gymnasium.Env | gymnasium.vector.VectorEnv):
+        expected = "an id, a gymnasium.Env or vector environment, or a function that makes one"
         raise ConfigError("environment", type(env).__name__, expected)
     if isinstance(env, str) and env not in gymnasium.registry and ":" not in env:
         raise unknown_name(env, gymnasium.registry)
     known = env if isinstance(env, str) else env.spec
-    if known is None:
+    vector = is_vector(env)
+    # The registration of a vector says nothing of the wrappers around it.
+    if known is None or (vector and env.unwrapped is not env):
         return lambda: copy.deepcopy(env)
 
     def again() -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of versions, and of spaces that are checked here
+            if vector:
+                return gymnasium.make_vec(known)
             return gymnasium.make(known, disable_env_checker=True)
 
     return again
@@ -115,8 +147,9 @@ def _called(make: Callable[[], Any], label: Any, expected: str = "one that can b
     except (Exception, SystemExit) as error:  # whatever a user's own code raises
         found = f"{type(error).__name__}: {one_line(error)}"
         raise ConfigError(f"environment {label}", found, expected) from error
-    if not isinstance(made, gymnasium.Env):
-        raise ConfigError(f"environment {label}", type(made).__name__, "a gymnasium.Env")
+    if not isinstance(made, gymnasium.Env | gymnasium.vector.VectorEnv):
+        expected = "a gymnasium.Env or gymnasium.vector.VectorEnv"
+        raise ConfigError(f"environment {label}", type(made).__name__, expected)
     return made
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import jax
@@ -32,6 +32,8 @@ from .base import (
     row_keys,
 )
 from .spaces import flatten, plain_array
+
+Taken = tuple[np.ndarray, float, bool, bool]  # observation [S], reward, terminated, truncated
 
 
 class _Quiet(logging.Filter):
@@ -63,10 +65,14 @@ class Copies:
         self, env: Any, another: Callable[[], Any], max_episode_steps: int, name: str = ""
     ) -> None:
         self.copies, self.another = [env], another
-        self.space, self.name = env.observation_space, name
+        self.space, self.name = self.space_of(env), name
         self.limit = max_episode_steps
         self.stamp = self._copy = 0
         self._failure: SimulatorError | None = None
+
+    def space_of(self, env: Any) -> Any:
+        """The space of one row's observations."""
+        return env.observation_space
 
     def failure(self) -> SimulatorError | None:
         """What went wrong since this was last called."""
@@ -103,9 +109,12 @@ class Copies:
 
     def reset(self, seeds: np.ndarray, offset: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
         """Observations `[B, S]` and stamps `[B]` of freshly seeded episodes."""
-        seeds = np.asarray(seeds).tolist()
+        return self.start(self.begins(np.asarray(seeds).tolist()), offset)
+
+    def begins(self, seeds: Sequence[int]) -> list[np.ndarray]:
+        """First observations `[S]` of freshly seeded episodes, one a row."""
         self.rows(len(seeds))
-        return self.start([self.begin(row, seed) for row, seed in enumerate(seeds)], offset)
+        return [self.begin(row, seed) for row, seed in enumerate(seeds)]
 
     def step(
         self, actions: np.ndarray, stamps: np.ndarray, time: np.ndarray, offset: Any = 0.0
@@ -118,14 +127,18 @@ class Copies:
             raise RuntimeError("this host state was already stepped, or reset since: reset again")
         rewards = np.zeros(len(live), np.float32)
         terminated, truncated = np.zeros(len(live), bool), np.zeros(len(live), bool)
-        for row in np.flatnonzero(live).tolist():
-            taken = self.take(row, actions[row], int(self.time[row]))
+        for row, taken in self.takes(np.flatnonzero(live).tolist(), actions):
             self.observations[row], rewards[row], terminated[row], truncated[row] = taken
         self.time += live
         self.done |= terminated | truncated | (self.time >= self.limit)
         return _float32(self.observations - offset), rewards, terminated, truncated
 
-    def take(self, row: int, action: np.ndarray, at: int) -> tuple[np.ndarray, float, bool, bool]:
+    def takes(self, rows: list[int], actions: np.ndarray) -> Iterator[tuple[int, Taken]]:
+        """One step of each of these rows; `actions` `[B, A]` are those of the whole batch."""
+        for row in rows:
+            yield row, self.take(row, actions[row], int(self.time[row]))
+
+    def take(self, row: int, action: np.ndarray, at: int) -> Taken:
         """One step of one copy: observation `[S]` float64, reward and the two flags, checked.
 
         Raises:
@@ -166,14 +179,23 @@ class Copies:
             raise self.fail(at, found, "no exception") from error
 
     def _seen(self, at: int, observation: Any) -> np.ndarray:
+        return self._finite(at, self._flat(at, observation))
+
+    def _flat(self, at: int, observation: Any, rows: int = 0) -> np.ndarray:
+        """An observation as columns `[S]`, or those of `rows` rows as `[rows, S]`."""
         try:
-            flat = flatten(self.space, observation)
+            flat = flatten(self.space, observation, bool(rows))
             if flat.dtype.kind not in "fiub":
                 raise ValueError(f"dtype {flat.dtype}")
-            flat = flat.astype(np.float64)
+            if rows and len(flat) != rows:
+                raise ValueError(f"{len(flat)} rows")
+            return flat.astype(np.float64)
         except Exception as error:  # a part of its own class may raise anything
-            expected = f"an observation of {type(self.space).__name__} {self.space.shape or ''}"
-            raise self.fail(at, f"observation: {one_line(error)}", expected.strip()) from error
+            kind = f"{type(self.space).__name__} {self.space.shape or ''}".strip()
+            expected = f"{rows} observations of {kind}" if rows else f"an observation of {kind}"
+            raise self.fail(at, f"observation: {one_line(error)}", expected) from error
+
+    def _finite(self, at: int, flat: np.ndarray) -> np.ndarray:
         finite = np.isfinite(_float32(flat))
         if not finite.all():
             entry = int(np.flatnonzero(~finite)[0])

@@ -140,7 +140,10 @@ def replayed(env: Environment, offset: tuple[float, ...] = ()) -> Environment:
         ConfigError: simulators of another kind, whose copies nothing makes.
     """
     if env.another is None:
-        hint = "its state can be kept in no checkpoint"
+        hint = (
+            "its state can be kept in no checkpoint; of a vector environment, give a function that "
+            "makes one sub-environment"
+        )
         raise ConfigError("environment", env.name, "one of Gymnasium, gymnax, brax or jax", hint)
     spare_thread()
     limit, size, acts = env.max_episode_steps, env.observation_size, env.action_size
