@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from .environments import register_environment as register_environment
     from .fitted_q import FqeConfig as FqeConfig
     from .job import train as train
+    from .loaded_run import LoadedRun as LoadedRun
+    from .loaded_run import load_run as load_run
     from .method import Method as Method
     from .methods import METHODS as METHODS
     from .methods.admpo import Admpo as Admpo

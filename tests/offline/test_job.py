@@ -19,6 +19,7 @@ from jaxrl_rollouts.offline.agents.td3_bc import Td3Bc
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments import make
+from jaxrl_rollouts.offline.loaded_run import load_run
 from jaxrl_rollouts.offline.method import Job, Method, swept
 from jaxrl_rollouts.offline.methods import METHODS
 from jaxrl_rollouts.offline.methods.mopo import Mopo
@@ -123,6 +124,14 @@ def test_what_comes_out_acts_and_is_saved(tmp_path: Path) -> None:
         again = load_policy(alone.save(tmp_path / "elsewhere"), 1, best=best)(seen)
         np.testing.assert_array_equal(alone.policy(1, best=best)(seen), again)
         np.testing.assert_array_equal(load_policy(folder.path, 1, best=best)(seen), again)
+    run = load_run(folder.path)
+    assert run.history.text == result.history.text and run.report is None
+    np.testing.assert_array_equal(run.returns, result.returns)
+    for best in (False, True):
+        acted = run.policy(1, best=best)(seen)
+        np.testing.assert_array_equal(acted, result.policy(1, best=best)(seen))
+    with pytest.raises(CheckpointError, match="found no trained policy"):
+        load_run(RunFolder.create(tmp_path / "not", "toy", "test", SMALL, "nothing").path)
 
 
 def test_the_best_policies_are_kept_also_by_a_run_that_was_cut(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from fixtures import SMOKE, smoke
 
+from jaxrl_rollouts import offline
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError, DataError
@@ -48,6 +49,20 @@ def test_report_says_what_was_run_and_measured(finished: Path) -> None:
     assert "score" not in rows[1], "Pendulum has no reference returns"
     # What is maximised is discounted; all of Pendulum's rewards are costs.
     assert rows[0]["return"] < rows[0]["true value"] < 0
+
+
+def test_a_finished_run_is_loaded_with_its_settings_and_its_report(finished: Path) -> None:
+    run, report = offline.load_run(finished), load_report(finished)
+    assert run.folder == finished and run.report is not None
+    assert run.settings == report.config and run.last.facts["method"] == "mopo"
+    np.testing.assert_allclose(run.returns, report.numbers["return"].values)
+    steps, returns = run.curve("return")
+    assert steps[-1] == run.settings["method"]["mopo"]["steps"] and (np.diff(steps) > 0).all()
+    np.testing.assert_array_equal(returns[-1], run.returns)
+    assert run.best is not None and (run.best.facts["returns"] >= returns.max(0)).all()
+    assert "mopo on pendulum-mixed, 2 seeds, returns [" in repr(run)
+    with pytest.raises(KeyError, match="recorded are"):
+        run.curve("retrun")
 
 
 def test_the_conclusion_stands_above_everything(finished: Path) -> None:
