@@ -1,6 +1,8 @@
 """One episode of a policy as a film: GIF by pillow, MP4 by imageio where it has a codec.
 
 Gymnasium's environments draw themselves (`rgb_array`); the embedded ones are drawn with matplotlib.
+Fields are drawn over time, above them the field from the same start without control; PNG is the
+last frame.
 """
 
 from __future__ import annotations
@@ -23,17 +25,16 @@ from jaxrl_rollouts.errors import (
 )
 
 from .environments import Environment
-from .environments.plane import GOAL
+from .environments.drawings import DRAWN, FIELDS, painter
 from .environments.spaces import flatten, plain_array
 from .policy import Policy
 
-FORMATS = (".gif", ".mp4")
+FORMATS = (".gif", ".mp4", ".png")
 FPS = 25
 GL = (
     "MUJOCO_GL=egl (Debian: libegl1) and MUJOCO_GL=osmesa (libosmesa6) draw without a display; "
     "Gymnasium's own need: pip install 'gymnasium[classic-control]'"
 )
-Lines = list[np.ndarray]  # each `[points, 2]`
 
 
 def check_video(file: Path, env: Environment) -> None:
@@ -41,8 +42,8 @@ def check_video(file: Path, env: Environment) -> None:
     if file.suffix not in FORMATS or not file.parent.is_dir():
         expected = f"a file that ends in {' or '.join(FORMATS)}, in an existing folder"
         raise ConfigError("--video", str(file), expected)
-    if env.name not in DRAWINGS and not (_id(env) or env.another):
-        expected = f"one of Gymnasium's, or {', '.join(DRAWINGS)}"
+    if env.name not in DRAWN and not (_id(env) or env.another):
+        expected = f"one of Gymnasium's, or {', '.join(DRAWN)}"
         raise ConfigError("--video", env.name, expected, "others cannot be drawn")
     if file.suffix == ".mp4":
         try:
@@ -63,8 +64,10 @@ def record(policy: Policy, env: Environment, file: Path, seed: int) -> float:
     Returns:
         The episode's return.
     """
-    shown = _embedded(policy, env, seed) if env.name in DRAWINGS else _gymnasium(policy, env, seed)
-    frames, rewards = zip(*shown, strict=True)
+    if env.name in DRAWN:
+        frames, rewards = _embedded(policy, env, seed, last=file.suffix == ".png")
+    else:
+        frames, rewards = zip(*_gymnasium(policy, env, seed), strict=True)
     try:
         _write(file, frames)
     except OSError as error:
@@ -73,10 +76,13 @@ def record(policy: Policy, env: Environment, file: Path, seed: int) -> float:
 
 
 def _write(file: Path, frames: Sequence[np.ndarray]) -> None:
-    if file.suffix == ".gif":
-        from jaxrl_rollouts.reports.pictures import save_gif
+    if file.suffix in (".gif", ".png"):
+        from jaxrl_rollouts.reports.pictures import save_frame, save_gif
 
-        save_gif(frames, file, per_second=FPS, colours=256)
+        if file.suffix == ".gif":
+            save_gif(frames, file, per_second=FPS, colours=256)
+        else:
+            save_frame(frames[-1], file)
         return
     import imageio.v2 as imageio
 
@@ -133,83 +139,38 @@ def _drawn(env: Environment) -> Any:
     return made
 
 
-def _embedded(policy: Policy, env: Environment, seed: int) -> Iterator[tuple[np.ndarray, float]]:
-    """Frames and rewards of one episode of an embedded environment."""
-    step, key = jax.jit(env.step), as_key(seed, "seed")
-    state = env.reset(key, 1)
+def _embedded(
+    policy: Policy, env: Environment, seed: int, last: bool
+) -> tuple[list[np.ndarray], list[float]]:
+    """Frames, or the last one alone, and rewards of one episode of an embedded environment."""
     half = 0.5 * (policy.action_high - policy.action_low)
     middle = 0.5 * (policy.action_high + policy.action_low)
     policy.reset()
+    # `step` takes [-1, 1].
+    seen, rewards = _played(env, lambda *given: (policy(*given) - middle) / half, seed)
+    beside = None
+    if env.name in FIELDS:
+        still = np.zeros((1, env.action_size), np.float32)
+        beside = np.stack(_played(env, lambda *_: still, seed)[0])
+    paint = painter(env.name, beside)
+    first = len(seen) if last else 1
+    return [paint(seen[:count]) for count in range(first, len(seen) + 1)], rewards
+
+
+def _played(
+    env: Environment, act: Callable[[np.ndarray, Any], Any], seed: int
+) -> tuple[list[np.ndarray], list[float]]:
+    """Observations that actions answered, and rewards, of one episode from the seed's start."""
+    step, key = jax.jit(env.step), as_key(seed, "seed")
+    state = env.reset(key, 1)
+    seen: list[np.ndarray] = []
+    rewards: list[float] = []
     reward, over = None, False
-    paint = painter(env.name)
     while not over:
         observation = np.asarray(env.observe(state))
-        action = (policy(observation, reward) - middle) / half  # `step` takes [-1, 1]
-        state, out = step(key, state, action)
+        state, out = step(key, state, act(observation, reward))
         reward = np.asarray(out.reward)
         over = bool(out.terminated[0] | out.truncated[0])
-        yield paint(observation[0]), float(reward[0])
-
-
-def _pendulum(observation: np.ndarray) -> Lines:
-    cosine, sine, _ = observation
-    return [np.array([[0, 0], [sine, cosine]])]
-
-
-def _acrobot(observation: np.ndarray) -> Lines:
-    cosine, sine, second_cosine, second_sine = observation[:4]
-    elbow = np.array([sine, -cosine])
-    both = np.arctan2(sine, cosine) + np.arctan2(second_sine, second_cosine)
-    return [np.array([[0, 0], elbow, elbow + [np.sin(both), -np.cos(both)]])]
-
-
-def _runner(observation: np.ndarray) -> Lines:
-    speed, angle, _ = observation
-    cart = np.array([[-0.3, 0], [0.3, 0]])
-    ahead = np.array([[0, -0.3], [speed / 2, -0.3]])  # how fast, and which way
-    return [cart, np.array([[0, 0], [np.sin(angle), np.cos(angle)]]), ahead]
-
-
-def _plane(observation: np.ndarray) -> Lines:
-    goal = np.array(GOAL)
-    cross = [np.array([goal - d, goal + d]) for d in (np.array([0.4, 0.4]), np.array([0.4, -0.4]))]
-    return [*cross, observation + 0.2 * np.array([[-1, 0], [0, 1], [1, 0], [0, -1], [-1, 0]])]
-
-
-def _ks(observation: np.ndarray) -> Lines:
-    x = np.linspace(-1.2, 1.2, len(observation))
-    return [np.stack([x, observation / 4], 1)]  # fields lie within +-4
-
-
-# Name -> lines of an observation, and the square that is shown.
-DRAWINGS: dict[str, tuple[Callable[[np.ndarray], Lines], tuple[float, float]]] = {
-    "pendulum": (_pendulum, (-1.2, 1.2)),
-    "acrobot": (_acrobot, (-2.2, 2.2)),
-    "runner": (_runner, (-1.2, 1.2)),
-    "runner-hidden": (_runner, (-1.2, 1.2)),
-    "runner-wired": (_runner, (-1.2, 1.2)),
-    "plane": (_plane, (-4.0, 10.0)),
-    "ks_control": (_ks, (-1.2, 1.2)),
-    "ks_control-eight": (_ks, (-1.2, 1.2)),
-    "ks_control-wide": (_ks, (-1.2, 1.2)),
-}
-
-
-def painter(name: str) -> Callable[[np.ndarray], np.ndarray]:
-    """`observation -> frame [H, W, 3]`."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    lines_of, limits = DRAWINGS[name]
-    figure = Figure(figsize=(3, 3), dpi=80)
-    canvas, ax = FigureCanvasAgg(figure), figure.add_axes((0, 0, 1, 1))
-
-    def paint(observation: np.ndarray) -> np.ndarray:
-        ax.clear()
-        ax.set(xlim=limits, ylim=limits, xticks=[], yticks=[], aspect="equal")
-        for line in lines_of(observation):
-            ax.plot(*line.T, "o-", color="black", linewidth=3, markersize=4)
-        canvas.draw()
-        return np.asarray(canvas.buffer_rgba())[..., :3].copy()
-
-    return paint
+        seen.append(observation[0])
+        rewards.append(float(reward[0]))
+    return seen, rewards

@@ -238,6 +238,13 @@ def save_gif(
     return _write(buffer, path)
 
 
+def save_frame(frame: np.ndarray, path: Path) -> Path:
+    """Write a frame `[rows, columns, 3]` uint8 as PNG, atomically."""
+    buffer = io.BytesIO()
+    Image.fromarray(frame).save(buffer, "png")
+    return _write(buffer, path)
+
+
 def _write(buffer: io.BytesIO, path: Path) -> Path:
     with replacing(path, "wb") as file:
         file.write(buffer.getvalue())

@@ -4,7 +4,7 @@ import gymnasium
 from jaxrl_rollouts.offline.environments import as_gymnasium
 
 as_gymnasium.register()
-env = gymnasium.make("jaxrl_rollouts/ks_control-v0")
+env = gymnasium.make("jaxrl_rollouts/ks_control-v0", render_mode="rgb_array")
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.errors import MissingExtraError
+from jaxrl_rollouts.errors import ConfigError, MissingExtraError
 
 from .base import Environment
+from .drawings import painter
 from .registry import EMBEDDED, make
 
 
-def to_gymnasium(environment: Environment | str) -> Any:
+def to_gymnasium(environment: Environment | str, render_mode: str | None = None) -> Any:
     """One copy of an environment as a `gymnasium.Env`, stepped by a compiled program.
 
     Observations are float32 vectors `[S]`. Actions `[A]` are in the environment's own units, within
@@ -30,12 +31,16 @@ def to_gymnasium(environment: Environment | str) -> Any:
 
     Args:
         environment: it, or its name (see `make`).
+        render_mode: `rgb_array`, with which `render` draws an embedded environment: a field over
+            the time of the episode so far, of others the present state. None draws nothing.
 
     Raises:
         MissingExtraError: gymnasium is not installed.
-        ConfigError: an unknown name.
+        ConfigError: an unknown name; another mode, or an environment without a drawing.
     """
-    return _played()(make(environment))
+    if render_mode not in (None, "rgb_array"):
+        raise ConfigError("render_mode", render_mode, "'rgb_array' or None")
+    return _played()(make(environment), render_mode)
 
 
 def register() -> None:
@@ -69,9 +74,12 @@ def _played() -> Any:
     gymnasium = _gymnasium()
 
     class Played(gymnasium.Env):
-        metadata = {"render_modes": []}
+        metadata = {"render_modes": ["rgb_array"], "render_fps": 25}
 
-        def __init__(self, environment: Environment) -> None:
+        def __init__(self, environment: Environment, render_mode: str | None) -> None:
+            self.render_mode = render_mode
+            self._paint = painter(environment.name) if render_mode else None
+            self._seen: list[np.ndarray] = []
             ones = np.ones(environment.action_size, np.float32)
             low = np.asarray(environment.action_low or -ones, np.float32)
             high = np.asarray(environment.action_high or ones, np.float32)
@@ -90,6 +98,7 @@ def _played() -> Any:
             key = jax.random.key(int(self.np_random.integers(2**32)))
             start_key, self._key = jax.random.split(key)
             self._state = self._begin(start_key, 1)
+            self._seen.clear()
             return self._observed(), {}
 
         def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
@@ -100,6 +109,12 @@ def _played() -> Any:
             return self._observed(), float(out.reward[0]), *ended, {}
 
         def _observed(self) -> np.ndarray:
-            return np.asarray(self._observe(self._state)[0], np.float32)
+            seen = np.asarray(self._observe(self._state)[0], np.float32)
+            if self._paint:
+                self._seen.append(seen)
+            return seen
+
+        def render(self) -> np.ndarray | None:
+            return self._paint(self._seen) if self._paint else None
 
     return Played

@@ -16,11 +16,17 @@ from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline import video
 from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
+from jaxrl_rollouts.offline.environments import Environment
+from jaxrl_rollouts.offline.environments.ks_control import (
+    FOUR,
+    KS_CONTROL,
+    advance,
+    ks_control,
+)
 from jaxrl_rollouts.offline.environments.plane import PLANE
-from jaxrl_rollouts.offline.environments.registry import EMBEDDED
 from jaxrl_rollouts.offline.evaluation import evaluate
-from jaxrl_rollouts.offline.policy import load_policy
-from jaxrl_rollouts.offline.saved_policies import read_policy, save_policy
+from jaxrl_rollouts.offline.policy import Policy, load_policy
+from jaxrl_rollouts.offline.saved_policies import SavedPolicy, read_policy, save_policy
 from jaxrl_rollouts.plugins import trust
 
 CONFIG = SacConfig(num_critics=2, eta=0.0, hidden_dims=(4,), discount=0.9)
@@ -39,6 +45,15 @@ def run(tmp_path_factory: Any) -> Path:
         moved = jax.tree.map(lambda x, by=shift: x + by, actors)
         save_policy(folder / "s" / name, CONFIG, moved, PLANE, method="m", dataset="d", **facts)
     return folder
+
+
+def untrained(env: Environment, folder: Path) -> SavedPolicy:
+    """A policy with weights that no training has changed."""
+    agent = make_sac(CONFIG, env.observation_size, env.action_size)
+    actors = jax.vmap(agent.init)(jax.random.split(jax.random.key(0), 1)).actor
+    moved = jax.tree.map(lambda x: x + 0.5, actors)  # else its actions are near zero
+    save_policy(folder / "policy", CONFIG, moved, env, method="m", dataset="d")
+    return read_policy(folder / "policy")
 
 
 def call(*arguments: Any) -> None:
@@ -104,13 +119,34 @@ def test_a_gif_of_an_episode(run: Path, tmp_path: Path, capsys: Any) -> None:
     assert f"return {total:.4g})" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", EMBEDDED)
-def test_every_embedded_environment_is_drawn(name: str) -> None:
-    paint, env = video.painter(name), EMBEDDED[name]
-    states = env.observe(env.reset(jax.random.key(0), 2))
-    first, second = (paint(np.asarray(o)) for o in states)
-    assert first.shape == (240, 240, 3) and first.dtype == np.uint8
-    assert (first != second).any() and (first < 128).any()
+def test_a_field_is_filmed_over_time_above_it_the_one_without_control(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    short = KS_CONTROL._replace(step=ks_control(FOUR._replace(max_episode_steps=3)).step)
+    saved = untrained(short, tmp_path)
+    film, still, policy = tmp_path / "film.gif", tmp_path / "film.png", Policy(saved)
+    earned = video.record(policy, short, film, 0)
+    assert video.record(policy, short, still, 0) == earned
+    with Image.open(film) as image, Image.open(still) as last:
+        assert image.n_frames == 3 and image.size == last.size
+        image.seek(2)
+        apart = np.abs(np.asarray(image.convert("RGB"), int) - np.asarray(last, int))
+        assert apart.mean() < 2, "the picture is the film's last frame"
+    # The painter is given what was played: an episode of the policy, and one without actions.
+    given: dict[str, Any] = {}
+
+    def painter(name: str, beside: np.ndarray) -> Any:
+        given.update(name=name, beside=beside)
+        return lambda seen: given.update(seen=seen) or np.zeros((2, 2, 3), np.uint8)
+
+    monkeypatch.setattr(video, "painter", painter)
+    video.record(policy, short, still, 0)
+    field = KS_CONTROL.reset(jax.random.key(0), 1).inner
+    np.testing.assert_array_equal(given["seen"][0], field[0])
+    for row in given["beside"]:
+        np.testing.assert_allclose(row, field[0], atol=1e-5)
+        field = advance(FOUR, field, np.zeros((1, 4), np.float32))
+    assert np.abs(given["seen"][2] - given["beside"][2]).max() > 0.01
 
 
 def test_gymnasium_draws_its_own(run: Path, tmp_path: Path, monkeypatch: Any) -> None:

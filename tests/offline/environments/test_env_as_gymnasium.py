@@ -10,6 +10,7 @@ gymnasium = pytest.importorskip("gymnasium")
 
 from jaxrl_rollouts.errors import ConfigError  # noqa: E402
 from jaxrl_rollouts.offline.environments import as_gymnasium  # noqa: E402
+from jaxrl_rollouts.offline.environments.drawings import painter  # noqa: E402
 from jaxrl_rollouts.offline.environments.ks_control import KS_CONTROL  # noqa: E402
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM  # noqa: E402
 from jaxrl_rollouts.offline.environments.registry import EMBEDDED  # noqa: E402
@@ -33,7 +34,19 @@ def test_every_embedded_environment_is_registered() -> None:
 def test_gymnasiums_own_checks_pass() -> None:
     from gymnasium.utils.env_checker import check_env
 
-    check_env(as_gymnasium.to_gymnasium("ks_control"), skip_render_check=True)
+    made = gymnasium.make("jaxrl_rollouts/ks_control-v0", render_mode="rgb_array")
+    check_env(made.unwrapped)
+
+
+def test_it_draws_the_episode_so_far() -> None:
+    env = gymnasium.make("jaxrl_rollouts/ks_control-v0", render_mode="rgb_array")
+    paint, action = painter("ks_control"), np.ones(4, np.float32)
+    for seed in (3, 4):  # the second episode is drawn without the first
+        seen = [env.reset(seed=seed)[0], env.step(action)[0], env.step(action)[0]]
+        np.testing.assert_array_equal(env.render(), paint(seen))
+    assert as_gymnasium.to_gymnasium("plane").render() is None
+    with pytest.raises(ConfigError, match="render_mode: found 'human'"):
+        as_gymnasium.to_gymnasium("plane", "human")
 
 
 def test_it_plays_the_environment_itself() -> None:
