@@ -44,7 +44,8 @@ def evaluate(
         best: the policy of the best evaluation while it was trained, and not the last one. It was
             chosen by its return in the true environment.
         sample: draw actions, and not the mean one.
-        video: also write one episode of the first of these seeds as .gif or .mp4.
+        video: also write one episode of the first of these seeds as .gif or .mp4, or its last frame
+            as .png.
         out: also write the numbers, every episode's too, as JSON.
     """
     # These load jax, which `--help` should not wait for.

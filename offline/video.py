@@ -153,8 +153,9 @@ def _embedded(
         still = np.zeros((1, env.action_size), np.float32)
         beside = np.stack(_played(env, lambda *_: still, seed)[0])
     paint = painter(env.name, beside)
-    first = len(seen) if last else 1
-    return [paint(seen[:count]) for count in range(first, len(seen) + 1)], rewards
+    # A field's picture grows by a column a step, so that every fourth is enough.
+    back = range(len(seen), len(seen) - 1 if last else 0, -4 if env.name in FIELDS else -1)
+    return [paint(seen[:count]) for count in reversed(back)], rewards
 
 
 def _played(

@@ -112,6 +112,7 @@ def _field_painter(settings: KsControl, beside: np.ndarray | None) -> Paint:
     axes[-1].set_xlabel("time")
     for ax in axes:
         ax.set_ylabel("x")
+        ax.grid(visible=False)
 
     def paint(observations: Sequence[np.ndarray]) -> np.ndarray:
         now = len(observations)
