@@ -45,6 +45,7 @@ DESCRIPTION = (
     "ends with the command that measures it with another seed."
 )
 PANELS = 6  # settings in the picture, at most
+RETURN, GAIN = "return", "gain"  # what a run measures with a simulator, and without one
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,9 @@ class TuneOptions:
     """Settings and where to look: `penalty=0.1:10:log expectile=0.6:0.9 activation=relu,swish`."""
     trials: int = positive(20)
     """Runs in all."""
-    metric: str = "return"
-    """Number of the run's report, its interquartile mean over seeds."""
+    metric: str = RETURN
+    """Number of the run's report, its interquartile mean over seeds. Runs without a simulator have
+    no return; they are compared by `gain`, the value that `choose` estimates less the data's."""
     minimise: bool = False
     """Look for the least, and not the largest."""
     cpus: float = number(1.0, above=0)
@@ -206,6 +208,7 @@ class Search:
     ) -> None:
         self.optuna, self.study, self.folder, self.words = optuna, study, folder, tuple(words)
         self.space, self.asked, self.code = space, asked, code
+        self.metric = asked.metric
 
     def done(self) -> int:
         """Trials that ended by themselves."""
@@ -267,16 +270,26 @@ class Search:
         report, state = finished_report(place), read_status(place)
         if report is None and stopped:
             return
-        known = report.numbers if report else {}
-        if report is not None and self.asked.metric not in known:
-            raise unknown("--metric", self.asked.metric, known)
-        value = known[self.asked.metric].iqm if report else math.nan
+        value = report.numbers[self.metric_of(report)].iqm if report else math.nan
         trial.set_user_attr("state", state.state)
         good = math.isfinite(value)
         fail = self.optuna.trial.TrialState.FAIL
         self.study.tell(trial, value if good else None, state=None if good else fail)
-        shown_value = f"{self.asked.metric} {value:.4g}" if good else state.last
+        shown_value = f"{self.metric} {value:.4g}" if good else state.last
         print(f"trial {self.done()}: {task.name}: {shown_value}", file=sys.stderr, flush=True)
+
+    def metric_of(self, report: Report) -> str:
+        """Name of the number that trials are compared by.
+
+        Raises:
+            ConfigError: the report has no such number.
+        """
+        known = report.numbers
+        if self.metric == RETURN and RETURN not in known and GAIN in known:
+            self.metric = GAIN
+        if self.metric not in known:
+            raise unknown("--metric", self.metric, known)
+        return self.metric
 
     def report(self, command: str) -> Report:
         """Trials with their settings and results, best first; saved in the folder."""
@@ -290,16 +303,19 @@ class Search:
         rows = []
         for trial in ended:
             report, row = reports[trial.number], {"trial": trial.number, **runs[trial.number].point}
-            row[self.asked.metric] = report.numbers[self.asked.metric] if report else None
+            name = self.metric_of(report) if report else self.metric
+            row[name] = report.numbers[name] if report else None
             rows.append(row | {"state": trial.user_attrs["state"]})
         whole.table("trials", rows)
         if ended and ended[0].value is not None:
-            task, config = runs[ended[0].number], reports[ended[0].number]
-            seed = (config.config.get("seed", 0) if config else 0) + 1
+            task, best = runs[ended[0].number], reports[ended[0].number]
+            seed = (best.config.get("seed", 0) if best else 0) + 1
             whole.conclusion.append(
-                f"Best of {len(ended)} trials: {self.asked.metric} {ended[0].value:.4g}, which is "
+                f"Best of {len(ended)} trials: {self.metric} {ended[0].value:.4g}, which is "
                 f"optimistic. Measure it with another seed: {task.command} --seed {seed}"
             )
+            if best and self.metric == GAIN:  # its verdict, and the check of the estimates
+                whole.conclusion += best.conclusion
             self._draw(whole, [trial for trial in ended if trial.value is not None])
         whole.save(self.folder)
         write_pages(whole, self.folder)
@@ -315,4 +331,4 @@ class Search:
         ) as axes:
             for ax, name in zip(axes, names, strict=True):
                 ax.plot([t.params[name] for t in ended], [t.value for t in ended], "o", alpha=0.6)
-                ax.set(ylabel=self.asked.metric, xscale="log" if self.space[name].log else "linear")
+                ax.set(ylabel=self.metric, xscale="log" if self.space[name].log else "linear")

@@ -197,7 +197,10 @@ def test_without_a_simulator_the_report_ends_with_a_verdict(
     assert first["policy"] == "base/0" and second["why"] and data["low"] < data["value"]
     assert report.conclusion[0] == f"Without a simulator: {base['return']}."
     assert behaviour["return"] > behaviour["true value"] > 0
-    assert set(report.numbers) == {"estimated value", "imagined value"} and not report.claims
+    assert set(report.numbers) == {"estimated value", "imagined value", "gain"}
+    gains = [row["value"] - data["value"] for row in (first, second)]
+    np.testing.assert_allclose(report.numbers["gain"].values, gains)
+    assert not report.claims
     assert any("Not evaluated" in note for note in report.notes)
     # The file says that it is from the runner, whose rule is known without its simulator.
     assert not any("learned" in note for note in report.notes)

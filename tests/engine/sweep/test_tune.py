@@ -121,6 +121,31 @@ def test_a_failed_trial_is_counted_and_not_the_best(tmp_path: Path, runs: list[T
     assert rows[0]["x"] == "1" and rows[-1]["height"] is None and rows[-1]["state"] == "failed"
 
 
+def test_runs_without_a_simulator_are_compared_by_their_gain(
+    tmp_path: Path, runs: list[Task], monkeypatch: Any
+) -> None:
+    whole = module.run_task
+
+    def without_return(root: str, task: Task, *given: Any, **more: Any) -> Status:
+        status = whole(root, task, *given, **more)
+        (place,) = (path.parent for path in (Path(root) / task.name).glob("*/report.json"))
+        report = load_report(place)
+        report.numbers["gain"] = report.numbers.pop("height")
+        report.conclusion = [f"Without a simulator: verdict on {task.point['x']}."]
+        report.save(place)
+        return status
+
+    monkeypatch.setattr(module, "run_task", without_return)
+    vary = ("x=0:3.5", "layers=3,3", "kind=steep")
+    tune("hill", TuneOptions(vary, 5, cpus=64, out=tmp_path), [], "tune hill")
+    report = load_report(tmp_path)
+    rows = report.tables["trials"]
+    gains = [row["gain"].iqm for row in rows]
+    assert len(gains) == 5 and gains == sorted(gains, reverse=True)
+    assert report.conclusion[0].startswith(f"Best of 5 trials: gain {gains[0]:.4g}")
+    assert report.conclusion[1] == f"Without a simulator: verdict on {rows[0]['x']}."
+
+
 def test_what_cannot_be_tuned_is_refused(tmp_path: Path, runs: list[Task]) -> None:
     def refused(*vary: str, metric: str = "height", trials: int = 1) -> str:
         out = tmp_path / str(len(list(tmp_path.iterdir())))
