@@ -121,10 +121,11 @@ def _maker(env: Any) -> Callable[[], Any]:
         raise ConfigError("environment", type(env).__name__, expected)
     if isinstance(env, str) and env not in gymnasium.registry and ":" not in env:
         raise unknown_name(env, gymnasium.registry)
-    known = env if isinstance(env, str) else env.spec
-    vector = is_vector(env)
+    vector = isinstance(env, gymnasium.vector.VectorEnv)
     # The registration of a vector says nothing of the wrappers around it.
-    if known is None or (vector and env.unwrapped is not env):
+    wrapped = vector and env.unwrapped is not env
+    known = env if isinstance(env, str) else env.spec
+    if known is None or wrapped:
         return lambda: copy.deepcopy(env)
 
     def again() -> Any:

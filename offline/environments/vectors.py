@@ -160,24 +160,16 @@ class Vectors(Copies):
             self._column(at, name, values)
             for name, values in zip(("reward", "terminated", "truncated"), numbers, strict=True)
         )
-        ended = np.zeros(self.count, bool)
+        # Idle rows may end as well; vectors without autoreset must not step them on.
+        self.over[vector] |= np.asarray(terminated, bool) | np.asarray(truncated, bool)
         for row in live:
             self._copy, here = row, row - first
-            flags = [
-                bool(self._number(at, name, column[here]))
-                for name, column in (("terminated", terminated), ("truncated", truncated))
-            ]
-            ended[here] = any(flags)
-            last = (
-                self._last(at, info, here)
-                if ended[here] and self.mode == "SAME_STEP"
-                else seen[here]
-            )
-            yield row, (self._finite(at, last), self._number(at, "reward", reward[here]), *flags)
-        # Idle rows may end as well; vectors without autoreset must not step them on.
-        idle = np.isin(np.arange(self.count) + first, live, invert=True)
-        self.over[vector] |= ended
-        self.over[vector] |= idle & (np.asarray(terminated, bool) | np.asarray(truncated, bool))
+            earned = self._number(at, "reward", reward[here])
+            ends = bool(self._number(at, "terminated", terminated[here]))
+            cut = bool(self._number(at, "truncated", truncated[here]))
+            begun = (ends or cut) and self.mode == "SAME_STEP"
+            last = self._last(at, info, here) if begun else seen[here]
+            yield row, (self._finite(at, last), earned, ends, cut)
 
     def _restart(self, vector: int, live: list[int]) -> None:
         """Reset the rows that ended, and no other."""
