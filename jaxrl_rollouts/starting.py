@@ -28,7 +28,8 @@ def prepare(*, cache: bool = True) -> None:
         jr.prepare()  # first: once jax has computed, its devices are what they are
 
     Seeds then train side by side on the cores, and a second process compiles nothing anew. GPUs,
-    TPUs, `XLA_FLAGS` and jax's own variables are left as they are (`devices.use_cores`). The
+    TPUs, `XLA_FLAGS` and jax's own variables are left as they are (`devices.use_cores`). XLA's
+    log is silent unless `$TF_CPP_MIN_LOG_LEVEL` is set, where jax was not imported before. The
     programs lie in the user's cache folder; `$JAXRL_ROLLOUTS_CACHE` names another, or is `off`.
 
     Args:
@@ -37,6 +38,9 @@ def prepare(*, cache: bool = True) -> None:
     Raises:
         ConfigError: jax finds no device of the kind it was asked for.
     """
+    # Read when jaxlib is loaded. With cores as devices XLA logs a page on every simulator outside
+    # of the compiled program; what it cannot do it raises.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     from .devices import check_devices, use_cores
 
     use_cores()
