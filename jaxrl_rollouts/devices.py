@@ -1,4 +1,4 @@
-"""Several devices: one mesh axis over seeds, an ensemble's members or a batch; data replicated.
+"""Several devices: a mesh axis over seeds, members, a batch or space; data replicated.
 
 Seeds never talk to each other, so `jit` with `NamedSharding` needs no collective: each device
 carries its share of the leading axis. On a CPU each core can be such a device (`use_cores`): seeds
@@ -24,6 +24,7 @@ from .trees import PyTree, row
 AXIS = "seed"
 MEMBER = "member"  # of one ensemble
 BATCH = "batch"  # of one learner: gradients are summed over devices
+SPACE = "space"  # of fields: their first axis of space
 _COUNT = "xla_force_host_platform_device_count"
 
 
@@ -113,8 +114,9 @@ def mesh_for(seeds: int) -> Mesh | None:
 
 
 def mesh_along(axis: str, size: int) -> Mesh | None:
-    """The most devices, equally many of each process, over which `size` members, or rows of a
-    batch, can be spread evenly; None where that is one, or not all processes have a share."""
+    """The most devices, equally many of each process, over which `size` members, rows of a
+    batch or points of an axis can be spread evenly; None where that is one, or not all processes
+    have a share."""
     processes = jax.process_count()
     most = [n for n in range(1, len(jax.local_devices()) + 1) if size % (n * processes) == 0]
     if not most or most[-1] * processes == 1:
@@ -131,14 +133,14 @@ def _of_each(count: int) -> list:
     return [d for i in range(jax.process_count()) for d in of_process[i][:count]]
 
 
-def split(tree: PyTree, axis: str) -> PyTree:
-    """Inside a program: the leading axis over the mesh, if what is compiled is for one of `axis`.
+def split(tree: PyTree, axis: str, place: int = 0) -> PyTree:
+    """Inside a program: an array's axis at `place` over the mesh, if that is one along `axis`.
 
     In every other program nothing happens.
     """
     if axis not in jax.sharding.get_abstract_mesh().axis_names:
         return tree
-    return jax.lax.with_sharding_constraint(tree, PartitionSpec(axis))
+    return jax.lax.with_sharding_constraint(tree, PartitionSpec(*(None,) * place, axis))
 
 
 def shard_seeds(tree: PyTree, mesh: Mesh) -> PyTree:

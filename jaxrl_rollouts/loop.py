@@ -108,7 +108,8 @@ def train_loop(
         mesh: devices to spread the seeds over; None takes those that the seeds can keep busy.
             Copies of the last seed fill the mesh where the number does not divide. Along
             `devices.MEMBER` the second axis of the state is spread, of those leaves that have
-            one; along `devices.BATCH` the update says itself what is (`devices.split`).
+            one; along `devices.BATCH` and `devices.SPACE` the update says itself what is
+            (`devices.split`).
         batch_axis: `(mesh axis, size)`: with several processes and one seed, spread that seed along
             this axis.
         about: settings of what is trained, a dataclass or a mapping of them by name. Kept with

@@ -1,4 +1,4 @@
-"""Training in less memory: networks in bfloat16, activations computed again for gradients."""
+"""Training in less memory: networks in bfloat16, activations computed again or spread."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from jaxrl_rollouts.trees import PyTree
 from .emulator import Conditions, FieldNetwork
 
 Precision = Literal["float32", "bfloat16"]
+Shard = Literal["seeds", "space"]
 
 
 @functools.lru_cache(maxsize=32)

@@ -30,7 +30,7 @@ from .flows import find_flow
 from .frames import narrowed
 from .objectives import Mse
 from .operators import Resnet
-from .precision import Precision
+from .precision import Precision, Shard
 from .registries import NETWORKS, OBJECTIVES
 from .report import make_report
 from .split import split_files
@@ -58,6 +58,7 @@ class TrainConfig:
         lr: learning rate after the warm-up.
         precision: of a network's computations in training: float32 or bfloat16.
         remat: gradients window by window, activations computed again: for large grids.
+        shard: what is spread over devices: seeds, or the first axis of space: for large grids.
         seeds: emulators trained side by side.
         seed: decides everything that is drawn.
         validation_share: share of the training trajectories on which the error is measured while
@@ -98,6 +99,7 @@ class TrainConfig:
     lr: float = step_size(1e-3)
     precision: Precision = "float32"
     remat: bool = False
+    shard: Shard = "seeds"
     seeds: int = positive(2)
     seed: int = 0
     validation_share: float = number(0.1, least=0, below=1)
@@ -197,6 +199,7 @@ def fitted_to(
             shift_axes=config.shift_axes,
             precision=config.precision,
             remat=config.remat,
+            shard=config.shard,
         ),
         validation=validation,
         stage=OBJECTIVES.name_of(objective),

@@ -9,17 +9,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+from jax.sharding import Mesh
 
 from jaxrl_rollouts.configs import check, positive, step_size
 from jaxrl_rollouts.descent import AveragedTraining, check_schedule, make_averaged
-from jaxrl_rollouts.devices import BATCH, split
+from jaxrl_rollouts.devices import BATCH, SPACE, mesh_along, split
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.trees import PyTree
 
 from .emulator import Emulator
 from .equations import EQUATIONS
 from .fieldset import Fields, FieldSet, sample_windows
-from .precision import Precision
+from .precision import Precision, Shard
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Training:
             what is saved and rolled are float32.
         remat: gradients window by window, activations computed again: one window's at a time are
             in memory, for a third more computation.
+        shard: what is spread over devices: seeds; or `space`, the first axis of space of each
+            window, for grids whose activations one device cannot hold. Data stay whole on each.
     """
 
     steps: int = positive(20_000)
@@ -62,6 +65,7 @@ class Training:
     per_iteration: int = positive(100)
     precision: Precision = "float32"
     remat: bool = False
+    shard: Shard = "seeds"
 
     def validate(self) -> None:
         check_schedule(self)
@@ -100,6 +104,7 @@ def make_training(emulator: Emulator, config: Training) -> AveragedTraining:
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         keys = jax.random.split(key, config.batch)
         keys, windows, conditions = split((keys, windows, conditions), BATCH)
+        windows = split(windows, SPACE, place=3)
 
         def loss(*window: Any) -> tuple[jax.Array, dict[str, jax.Array]]:
             return emulator.loss(params, *window, *count)
@@ -113,6 +118,20 @@ def make_training(emulator: Emulator, config: Training) -> AveragedTraining:
     return make_averaged(
         config, optax.adam(rate), weight, emulator.init, draw, batch_loss, counted=emulator.paced
     )
+
+
+def over_space(training: Training, points: int) -> Mesh | None:
+    """Devices over the first axis of space, where it is to be spread and there are several.
+
+    Raises:
+        ConfigError: no number of devices divides its `points`.
+    """
+    if training.shard != "space" or len(jax.devices()) == 1:
+        return None
+    if (mesh := mesh_along(SPACE, points)) is None:
+        expected = f"a first axis of space that devices divide evenly, not {points} points"
+        raise ConfigError("shard", training.shard, expected, 'take "seeds"')
+    return mesh
 
 
 def training_of(

@@ -33,9 +33,7 @@ def page(suite: Suite, name: str, cells: Cells, picture: str = "") -> str:
     methods = [m for m in dict.fromkeys([*suite.methods, *(m for _, m in cells)])]
     done = sum((d, m) in cells for d in suite.datasets for m in suite.methods)
     total = len(suite.datasets) * len(suite.methods)
-    lines = [f"# {suite.verdict or suite.question}", ""]
-    lines += [f"**Question.** {suite.question}", ""] if suite.verdict else []
-    lines += [f"{done} of {total} cells are measured; others are empty."]
+    lines = [*opening(suite), f"{done} of {total} cells are measured; others are empty."]
     lines += ["", *_scores(suite, datasets, methods, cells), ""]
     lines += [
         f"Mean of the last {suite.last} evaluations. In brackets the {spread_name(suite.seeds)}."
@@ -49,6 +47,13 @@ def page(suite: Suite, name: str, cells: Cells, picture: str = "") -> str:
     lines += ["", "## Estimated and true value", "", *_values(suite, datasets, methods, cells)]
     lines += ["", "## How it was made", "", *_settings(suite, name, datasets, cells), ""]
     return "\n".join(lines)
+
+
+def opening(suite: Suite) -> list[str]:
+    """Title, question and what the data are."""
+    lines = [f"# {suite.verdict or suite.question}", ""]
+    lines += [f"**Question.** {suite.question}", ""] if suite.verdict else []
+    return lines + ([suite.data, ""] if suite.data else [])
 
 
 def _cell(values: np.ndarray) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from .bench_page import opening
 from .suite import Suite
 from .table import Curves, final
 
@@ -23,15 +24,14 @@ def page(suite: Suite, name: str, cells: Cells) -> str:
     """
     wanted = [(d, m) for m in suite.methods for d in suite.datasets if suite.has(d, m)]
     done = sum(cell in cells for cell in wanted)
-    lines = [
-        f"# {suite.verdict or suite.question}",
-        "",
-        f"{done} of {len(wanted)} cells are measured.",
-    ]
+    lines = [*opening(suite), f"{done} of {len(wanted)} cells are measured."]
     lines += [suite.tuning] if suite.tuning else []
     for metric in (*[*suite.minimise][:1], *[*suite.maximise][:1]):
         lines += ["", f"**{suite.metrics[metric]}**", "", *_metric(suite, metric, cells)]
-    lines += ["", f"Lowest to highest of {suite.seeds} seeds.", "", "## Over problems", ""]
+    lines += ["", f"Lowest to highest of {suite.seeds} seeds."]
+    for note in suite.notes:
+        lines += ["", note]
+    lines += ["", "## Over problems", ""]
     lines += [*_over(suite, cells), "", *_made(suite, name, cells), ""]
     return "\n".join(lines)
 

@@ -71,6 +71,7 @@ class Suite:
         last: evaluations at the end of the training whose mean is a seed's result.
         reference: key of the method that others are compared with.
         options: of every run. A table in it, or in a method's, has those of a group.
+        data: how the datasets were made and their units, one paragraph.
         tuning: how hyper-parameters were chosen, one sentence.
         verdict: the page's title once there is an answer, with its scope and number of seeds.
         notes: paragraphs of the page, of what was found in the numbers.
@@ -89,6 +90,7 @@ class Suite:
     last: int = positive(3)
     reference: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
+    data: str = ""
     tuning: str = ""
     verdict: str = ""
     notes: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,10 @@ def test_the_page(suite: Suite, file: Path, tmp_path: Path) -> None:
     # Rank, ratio to the reference (both cells of a group), weights, minutes.
     assert "| FNO | 1.0 |  | 70k | 1.5 |" in text
     assert page(suite, "tiny", {}).count("\n| ") > 0
+    told = replace(suite, data="Solved by x.", verdict="FNO leads", notes=("Why: y.",))
+    start = f"# FNO leads\n\n**Question.** {suite.question}\n\nSolved by x.\n\n2 of 6 cells"
+    text = page(told, "tiny", found)
+    assert text.startswith(start) and "\nWhy: y.\n\n## Over problems" in text
     bench.table(str(file), table=tmp_path / "none.csv", page=tmp_path / "p.md")
     assert "0 of 6 cells" in (tmp_path / "p.md").read_text()
     bench.status(str(file), table=tmp_path / "none.csv")

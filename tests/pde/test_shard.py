@@ -1,0 +1,78 @@
+"""Space over two devices: the training of one device, with less memory on each."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+SCRIPT = """
+import json, sys, tempfile
+from pathlib import Path
+import jax, numpy as np
+from jaxrl_rollouts import pde
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.record.folder import RunFolder
+
+def fields(*grid):
+    u = np.random.default_rng(0).normal(size=(4, 8, 1, *grid)).cumsum(1)
+    return pde.from_arrays(u.astype(np.float32), dt=0.1, boundaries="periodic")
+
+def trained(network, data, shard, stream="never"):
+    context = RunContext(RunFolder.at(Path(tempfile.mkdtemp()) / "run", "waves"), progress=False)
+    settings = pde.Training(steps=4, batch=3, warmup=0, per_iteration=2, shard=shard)
+    given = {"network": network, "seeds": 2, "training": settings, "stream": stream}
+    fitted = pde.fit("mse", data, context=context, **given)
+    losses = [row.metrics["loss"].tolist() for row in fitted.history.records]
+    params = [np.asarray(x).ravel().tolist() for x in jax.tree.leaves(fitted.params)]
+    return {"losses": losses, "params": sum(params, []), "work": context.needs["emulator"].work}
+
+resnet = pde.Resnet(width=16, blocks=1, dilations=(1, 2), embedding=4)
+fno = pde.Fno(width=4, layers=2, modes=4, embedding=4)
+line, plane = fields(512), fields(16, 12)
+out = {"devices": len(jax.devices())}
+for name, *given in (("resnet", resnet, line), ("fno", fno, plane)):
+    out[name] = [trained(*given, shard) for shard in ("seeds", "space")]
+out["streamed"] = [out["resnet"][0], trained(resnet, line, "space", stream="always")]
+try:
+    trained(fno, fields(15, 12), "space")
+except ConfigError as error:
+    out["refused"] = str(error)
+print(json.dumps(out))
+"""
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    """What a process with two devices trained, seeds on a device each and space over both."""
+    flags = "--xla_force_host_platform_device_count=2"
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("name", ["resnet", "fno", "streamed"])
+def test_space_over_two_devices_is_the_same_training(found: dict, name: str) -> None:
+    assert found["devices"] == 2
+    seeds, space = found[name]
+    np.testing.assert_allclose(space["losses"], seeds["losses"], rtol=1e-5)
+    np.testing.assert_allclose(space["params"], seeds["params"], rtol=1e-3, atol=2e-5)
+
+
+def test_each_device_holds_its_part_of_the_activations(found: dict) -> None:
+    """Both devices together take what two devices with a seed each do; copies would take twice."""
+    seeds, space = found["resnet"]
+    assert space["work"] < 1.5 * seeds["work"]
+
+
+def test_a_grid_that_does_not_divide_is_refused(found: dict) -> None:
+    assert "shard" in found["refused"] and "15 points" in found["refused"]
