@@ -115,6 +115,7 @@ def _field_painter(settings: KsControl, beside: np.ndarray | None) -> Paint:
         ax.grid(visible=False)
 
     def paint(observations: Sequence[np.ndarray]) -> np.ndarray:
+        observations = observations[-steps - 1 :]  # an episode may be played past its limit
         now = len(observations)
         fields = [np.asarray(observations)] if beside is None else [beside[:now], observations]
         for image, field in zip(images, fields, strict=True):

@@ -28,6 +28,7 @@ def test_lines_show_the_last_observation_and_fields_all_of_them() -> None:
     field = painter("ks_control")
     high, low = np.full(64, 3.0), np.full(64, -3.0)
     assert (field([low, high]) != field([high])).any()
+    np.testing.assert_array_equal(field([low] * 9 + [high] * 401), field([high] * 401))
 
 
 def reds_and_blues(frame: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
