@@ -30,8 +30,6 @@ from .files import file_digests, file_sha256, read_json, sync, write_json_atomic
 
 DIGESTS = "digests.json"
 WRITING = ".writing"  # where a checkpoint is until it is whole
-# What orbax raises it also logs, with tracebacks, from threads that live longer than the call.
-logging.getLogger("absl").addFilter(lambda record: "/orbax/" not in record.pathname)
 
 
 @functools.cache
@@ -39,6 +37,9 @@ def _orbax() -> Any:
     """Imported at the first checkpoint: it takes a third of a second."""
     from orbax.checkpoint import v1
 
+    # What orbax raises it also logs, with tracebacks, from threads that live longer than the call.
+    # A logger made before absl is imported does not say which file a message is from.
+    logging.getLogger("absl").addFilter(lambda record: "/orbax/" not in record.pathname)
     return v1  # untyped: its path type is narrower than what it takes
 
 

@@ -7,6 +7,8 @@ import random
 import resource
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -190,3 +192,18 @@ def test_another_configuration_is_one_clear_line(
         assert "coroutine" not in capfd.readouterr().err
     assert "\n" not in message and len(message) < 700
     assert message.startswith(str(saved / "5")) and "start a new run" in message
+
+
+ALONE = """
+import sys, numpy as np
+from pathlib import Path
+from jaxrl_rollouts.record import checkpoint
+place = checkpoint.save(Path(sys.argv[1]), 3, {"w": np.arange(2.0)})
+print(checkpoint.load(place, {"w": np.zeros(2)})["w"].tolist())
+"""
+
+
+def test_a_program_that_imports_nothing_else_gets_no_log_of_orbax(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ALONE, str(tmp_path / "all")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("[0.0, 1.0]\n", "")
