@@ -18,6 +18,8 @@ from .configs import unknown
 from .errors import ConfigError, foreign_code
 from .plugins import check_trusted, entries
 
+FILE = "jaxrl_rollouts_file_"  # begins the names of modules that are files of a user's
+
 
 class Registry(Mapping[str, type]):
     """Frozen dataclasses of one kind, by name.
@@ -65,6 +67,8 @@ class Registry(Mapping[str, type]):
                 return name
         if cls in self._places:
             return self._places[cls]
+        if cls.__module__.startswith(FILE):  # an agent beside the method that was named
+            return f"{sys.modules[cls.__module__].__file__}:{cls.__qualname__}"
         expected = f"a name or settings of {', '.join(self)}"
         raise ConfigError(self.kind, cls.__name__, expected)
 
@@ -88,7 +92,7 @@ def is_place(name: str) -> bool:
 
 def _module_of(file: str) -> Any:
     """The module of a file, imported once; a second class of it is of the same module."""
-    name = f"jaxrl_rollouts_file_{abs(hash(file)):x}"
+    name = f"{FILE}{abs(hash(file)):x}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, file)
         if spec is None or spec.loader is None or not Path(file).is_file():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
+from jaxrl_rollouts import plugins
 from jaxrl_rollouts.cli.before import check_file
 from jaxrl_rollouts.cli.parsing import call
 from jaxrl_rollouts.configs import SEED
@@ -32,6 +33,7 @@ def evaluate(
     sample: bool = False,
     video: Path | None = None,
     out: Path | None = None,
+    trust: tuple[str, ...] = (),
 ) -> None:
     """Play a trained policy in an environment and print what it earns.
 
@@ -47,7 +49,9 @@ def evaluate(
         video: also write one episode of the first of these seeds as .gif or .mp4, or its last frame
             as .png.
         out: also write the numbers, every episode's too, as JSON.
+        trust: code that the policy's folder names and that may be imported, FILE.py:Agent.
     """
+    plugins.trust(*trust)
     # These load jax, which `--help` should not wait for.
     from jaxrl_rollouts.record.files import write_json_atomically
 

@@ -25,6 +25,7 @@ from jaxrl_rollouts.record.saved import (
     reading,
     save_trained,
 )
+from jaxrl_rollouts.registry import is_place
 from jaxrl_rollouts.trees import PyTree
 
 from .agents import AGENTS
@@ -183,7 +184,7 @@ def read_policy(path: str | Path, *, best: bool = False) -> SavedPolicy:
     file = folder / FILE
     facts = read_facts(file, f"a {name} folder", (FORMAT, LESS), _SIZES)
     kind = facts.get("kind")
-    if not isinstance(kind, str) or kind not in (*AGENTS, RECURRENT):
+    if not isinstance(kind, str) or not (kind in (*AGENTS, RECURRENT) or is_place(kind)):
         known = ", ".join((*AGENTS, RECURRENT))
         raise CheckpointError(f"{file}: kind: found {kind!r}, expected one of {known}")
     named = facts.get("columns", [])
@@ -191,8 +192,9 @@ def read_policy(path: str | Path, *, best: bool = False) -> SavedPolicy:
         raise CheckpointError(f"{file}: columns: found {named!r}, expected a list of names")
     for name in ("action_low", "action_high"):
         check_bound(file, name, facts.get(name), facts["action_size"])
+    settings = _settings_of(kind)
     with earlier_version("train the policy again"):
-        config: Any = from_json(_settings_of(kind), facts.get("agent"), str(file))
+        config: Any = from_json(settings, facts.get("agent"), str(file))
     with reading(file, "a policy"):
         agent = _agent(config, *(facts[name] for name in _SIZES))
     seen, acts = (facts[name] for name in _SIZES)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -31,6 +32,8 @@ from .critics import ValueConfig, bootstrapped, critic_step, q
 from .model_free import ModelFree
 
 LOG_STD_RANGE = (-5.0, 2.0)
+# `(value, nets, normalised observations [B, S], lowest [B]) -> (loss, None)`, as `value_loss` here.
+ValueLoss = Callable[[PyTree, Any, jax.Array, jax.Array], tuple[jax.Array, None]]
 
 
 @dataclass(frozen=True)
@@ -120,13 +123,22 @@ class IqlNets(NamedTuple):
     learn_actor: optax.GradientTransformation
     learn_value: optax.GradientTransformation
     learn_critic: optax.GradientTransformation
+    value_loss: ValueLoss
 
 
 @functools.lru_cache(maxsize=32)
 def make_iql(
-    config: IqlConfig, observation_size: int, action_size: int, steps: int | None = None
+    config: IqlConfig,
+    observation_size: int,
+    action_size: int,
+    steps: int | None = None,
+    value_loss: ValueLoss | None = None,
 ) -> Agent:
-    """Bind the functions of this module. Equal arguments give the same functions."""
+    """Bind the functions of this module. Equal arguments give the same functions.
+
+    Args:
+        value_loss: in place of this module's, of the same arguments and results.
+    """
     check(config)
     s, a = inputs(observation_size, action_size)
     rate: Any = config.actor_lr
@@ -143,6 +155,7 @@ def make_iql(
         optax.adam(rate),
         optax.adam(config.value_lr),
         optax.adam(config.critic_lr),
+        value_loss or expectile_value_loss,
     )
     acts = bound(nets, init=init, update=update, policy=policy, greedy=greedy, q=q)
     return Agent(**acts, **bound(nets, gaussian=gaussian), normalise=config.normalize_obs)
@@ -199,6 +212,9 @@ def value_loss(
     return expectile_loss(difference, nets.config.expectile).mean(), None
 
 
+expectile_value_loss = value_loss  # `make_iql` has an argument of that name
+
+
 def imitation_weight(config: IqlConfig, advantage: jax.Array) -> jax.Array:
     """`exp(beta advantage)`, at most `exp_adv_max`; equation 7."""
     # The exponent is bounded rather than the weight: exp could be infinite before the clip.
@@ -236,7 +252,7 @@ def update(
     slow = Scaled(state.target_critic, scaler)
     lowest = q(nets, slow, batch.observations, actions).min(0)
     value, opt_value, value_fit, _ = gradient_step(
-        nets.learn_value, value_loss, state.value, state.opt_value, nets, now, lowest
+        nets.learn_value, nets.value_loss, state.value, state.opt_value, nets, now, lowest
     )
     advantage = lowest - state_value(nets, value, now)
     weight = imitation_weight(config, advantage)
