@@ -7,7 +7,7 @@ method earns more than another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from .suite import Suite
 from .table import Curves, final, result
 
 Cells = Mapping[tuple[str, str], Curves]
+Shown = Callable[[str, str], str]
 
 
 def page(suite: Suite, name: str, cells: Cells, picture: str = "") -> str:
@@ -31,9 +32,7 @@ def page(suite: Suite, name: str, cells: Cells, picture: str = "") -> str:
     """
     datasets = list(dict.fromkeys([*suite.datasets, *(dataset for dataset, _ in cells)]))
     methods = [m for m in dict.fromkeys([*suite.methods, *(m for _, m in cells)])]
-    done = sum((d, m) in cells for d in suite.datasets for m in suite.methods)
-    total = len(suite.datasets) * len(suite.methods)
-    lines = [*opening(suite), f"{done} of {total} cells are measured; others are empty."]
+    lines = [*opening(suite), f"{counted(suite, cells)} cells are measured; others are empty."]
     lines += ["", *_scores(suite, datasets, methods, cells), ""]
     lines += [
         f"Mean of the last {suite.last} evaluations. In brackets the {spread_name(suite.seeds)}."
@@ -56,6 +55,34 @@ def opening(suite: Suite) -> list[str]:
     return lines + ([suite.data, ""] if suite.data else [])
 
 
+def counted(suite: Suite, cells: Cells) -> str:
+    """How many of a suite's cells are there: "3 of 4"."""
+    wanted = [(d, m) for m in suite.methods for d in suite.datasets if suite.has(d, m)]
+    return f"{sum(cell in cells for cell in wanted)} of {len(wanted)}"
+
+
+def across(
+    suite: Suite, datasets: Sequence[str], methods: Iterable[str], shown: Shown, corner: str = ""
+) -> list[str]:
+    """A table with methods down and datasets across; `shown(dataset, method)` is an entry."""
+    lines = [f"|{corner and f' {corner}'} | {' | '.join(datasets)} |"]
+    lines.append("|---|" + "--:|" * len(datasets))
+    for method in methods:
+        row = [shown(dataset, method) for dataset in datasets]
+        lines.append(f"| {suite.title(method)} | {' | '.join(row)} |")
+    return lines
+
+
+def made(suite: Suite, name: str) -> str:
+    """The commands behind a page, and what all runs have in common."""
+    shared = {k: v for k, v in suite.options.items() if not isinstance(v, Mapping)}
+    options = ", ".join(f"{key} {value}" for key, value in shared.items())
+    return (
+        f"`jaxrl-rollouts bench run {name}` fills what is missing, `bench table {name}` builds "
+        f"this page. Every run: {options}; {suite.seeds} seeds."
+    )
+
+
 def _cell(values: np.ndarray) -> str:
     """Mean and spread of `[seeds]` values."""
     if not np.isfinite(values).all():
@@ -68,14 +95,12 @@ def _scores(
     suite: Suite, datasets: Sequence[str], methods: Sequence[str], cells: Cells
 ) -> list[str]:
     """Methods down, datasets across; scores where a dataset has references, else returns."""
-    lines = ["| method | " + " | ".join(datasets) + " |", "|---|" + "--:|" * len(datasets)]
-    for method in methods:
-        row = [
-            _cell(result(cells[dataset, method], suite.last)) if (dataset, method) in cells else ""
-            for dataset in datasets
-        ]
-        lines.append(f"| {suite.title(method)} | " + " | ".join(row) + " |")
-    return lines
+
+    def shown(dataset: str, method: str) -> str:
+        cell = cells.get((dataset, method))
+        return "" if cell is None else _cell(result(cell, suite.last))
+
+    return across(suite, datasets, methods, shown, "method")
 
 
 def whole(suite: Suite, datasets: Sequence[str], method: str, cells: Cells) -> np.ndarray | None:
@@ -143,14 +168,7 @@ def _values(
 
 def _settings(suite: Suite, name: str, datasets: Sequence[str], cells: Cells) -> list[str]:
     shas = {d: cell.sha256 for (d, _), cell in cells.items()}
-    options = ", ".join(f"{key} {value}" for key, value in suite.options.items())
-    lines = [
-        f"`jaxrl-rollouts bench run {name}` fills what is missing, `bench table {name}` builds "
-        f"this page. Every run: {options}; {suite.seeds} seeds.",
-        "",
-        "| dataset | sha256 |",
-        "|---|---|",
-    ]
+    lines = [made(suite, name), "", "| dataset | sha256 |", "|---|---|"]
     return [*lines, *(f"| {d} | `{shas[d]}` |" for d in datasets if d in shas)]
 
 

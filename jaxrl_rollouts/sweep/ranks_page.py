@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from .bench_page import opening
+from .bench_page import Cells, across, counted, made, opening
 from .suite import Suite
-from .table import Curves, final
-
-Cells = Mapping[tuple[str, str], Curves]
+from .table import final
 
 
 def page(suite: Suite, name: str, cells: Cells) -> str:
@@ -22,9 +20,7 @@ def page(suite: Suite, name: str, cells: Cells) -> str:
         name: of the suite.
         cells: results that exist; the others stay empty.
     """
-    wanted = [(d, m) for m in suite.methods for d in suite.datasets if suite.has(d, m)]
-    done = sum(cell in cells for cell in wanted)
-    lines = [*opening(suite), f"{done} of {len(wanted)} cells are measured."]
+    lines = [*opening(suite), f"{counted(suite, cells)} cells are measured."]
     lines += [suite.tuning] if suite.tuning else []
     for metric in (*[*suite.minimise][:1], *[*suite.maximise][:1]):
         lines += ["", f"**{suite.metrics[metric]}**", "", *_metric(suite, metric, cells)]
@@ -32,7 +28,7 @@ def page(suite: Suite, name: str, cells: Cells) -> str:
     for note in suite.notes:
         lines += ["", note]
     lines += ["", "## Over problems", ""]
-    lines += [*_over(suite, cells), "", *_made(suite, name, cells), ""]
+    lines += [*_over(suite, cells), "", _made(suite, name, cells), ""]
     return "\n".join(lines)
 
 
@@ -54,11 +50,11 @@ def _shown(values: np.ndarray) -> str:
 
 def _metric(suite: Suite, metric: str, cells: Cells) -> list[str]:
     """Methods down, datasets across."""
-    lines = [f"| | {' | '.join(suite.datasets)} |", "|---|" + "--:|" * len(suite.datasets)]
-    for method in suite.methods:
-        row = [_shown(values_of(suite, cells, d, method, metric)) for d in suite.datasets]
-        lines.append(f"| {suite.title(method)} | {' | '.join(row)} |")
-    return lines
+
+    def shown(dataset: str, method: str) -> str:
+        return _shown(values_of(suite, cells, dataset, method, metric))
+
+    return across(suite, suite.datasets, suite.methods, shown)
 
 
 def ranks(suite: Suite, cells: Cells, dataset: str, metric: str) -> dict[str, float]:
@@ -140,11 +136,7 @@ def _costs(suite: Suite, cells: Cells, datasets: Sequence[str], method: str) -> 
     return [between, f"{np.mean(seconds) / 60:.1f}" if seconds else ""]
 
 
-def _made(suite: Suite, name: str, cells: Cells) -> list[str]:
+def _made(suite: Suite, name: str, cells: Cells) -> str:
     shas = {d: cell.sha256 for (d, _), cell in cells.items()}
-    options = ", ".join(f"{k} {v}" for k, v in suite.options.items() if not isinstance(v, Mapping))
     shown = ", ".join(f"{d} `{shas[d]}`" for d in suite.datasets if d in shas)
-    return [
-        f"`jaxrl-rollouts bench run {name}` fills what is missing, `bench table {name}` builds "
-        f"this page. Every run: {options}; {suite.seeds} seeds. Training data: {shown}."
-    ]
+    return f"{made(suite, name)} Training data: {shown}."

@@ -299,8 +299,7 @@ def models_of(
         if asked.stops:
             worlds = worlds._replace(uncertainty_threshold=asked.limit_scale * largest)
     if config.shared:
-        worlds = row(worlds, 0)
-        typical = typical[0] if typical.ndim else typical
+        worlds, typical = row(worlds, 0), typical[0] if typical.ndim else typical
     rule: Any = termination_of(task.dataset, task.env, config)
     dynamics = learned_dynamics(fitter, config.elites, termination=rule, noise=noise, **more)
     return dynamics, worlds, typical, fitted

@@ -82,19 +82,20 @@ class OneStep(NamedTuple):
         params: PyTree,
         window: jax.Array,
         conditions: Conditions,
-        between: Callable[[jax.Array], jax.Array] = lambda field: field,
+        between: Callable[[int, jax.Array], jax.Array] = lambda step, field: field,
     ) -> list[jax.Array]:
         """One-step errors along the network's own rollout from a window's first field.
 
         Args:
-            between: applied to each field that the network predicted, before the next step.
+            between: `(step, field) -> field`, of each field that the network predicted, 1 for the
+                first, before the next step.
         """
         field, following = opening(window, self.net.history)
         found = []
-        for after in following:
+        for step, after in enumerate(following, start=1):
             prediction = self.change(params, field, conditions)
             found.append(self.loss(prediction, field, after))
-            field = between(self.next_field(field, prediction))
+            field = between(step, self.next_field(field, prediction))
         return found
 
     def noisy(self, key: jax.Array, window: jax.Array) -> jax.Array:

@@ -33,6 +33,8 @@ class Pushforward(OneStepObjective):
         self, one: OneStep, params: PyTree, window: jax.Array, conditions: Conditions
     ) -> Loss:
         """Loss and metrics; see `StepObjective.error`."""
-        losses = one.losses(params, window, conditions, jax.lax.stop_gradient)
+        losses = one.losses(
+            params, window, conditions, lambda _, field: jax.lax.stop_gradient(field)
+        )
         metrics = {"loss_first": losses[0], "loss_pushed": losses[-1]}
         return functools.reduce(operator.add, losses), metrics

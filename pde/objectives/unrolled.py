@@ -69,12 +69,10 @@ class Unrolled(OneStepObjective):
         active = jnp.arange(self.length) < self.unrolled_at(count)
         fields = [opening(window[t:], one.net.history)[0] for t in range(self.length)]
 
-        def between(field: jax.Array) -> jax.Array:
+        def between(step: int, field: jax.Array) -> jax.Array:
             # A step that does not count begins at the data: its gradient is a finite zero.
-            at = next(later)
-            return jnp.where(active[at], field, fields[at]) if at < self.length else field
+            return jnp.where(active[step], field, fields[step]) if step < self.length else field
 
-        later = itertools.count(1)
         losses = jnp.stack(one.losses(params, window, conditions, between))
         counted = jnp.where(active, losses, 0.0)
         last = counted[active.sum() - 1]

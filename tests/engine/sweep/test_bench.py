@@ -48,18 +48,6 @@ penalty = 5.0
 """
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "tiny.toml"
-    path.write_text(TEXT)
-    return path
-
-
-@pytest.fixture
-def suite(file: Path) -> Suite:
-    return read_suite(file)
-
-
 def test_a_cell_is_one_run_with_all_seeds(suite: Suite) -> None:
     cells = list(suite.cells())
     assert [(c.dataset, c.method) for c in cells] == [

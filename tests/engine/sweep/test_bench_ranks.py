@@ -69,18 +69,6 @@ on = ["plane"]
 """
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "tiny.toml"
-    path.write_text(TEXT)
-    return path
-
-
-@pytest.fixture
-def suite(file: Path) -> Suite:
-    return read_suite(file)
-
-
 def test_options_of_groups_and_of_a_dataset_stand_above_those_of_all(suite: Suite) -> None:
     commands = {(c.dataset, c.method): c.task(Path()).command for c in suite.cells()}
     assert list(commands) == [("a", "fno"), ("b", "fno"), ("c", "fno"), ("c", "drift")]
