@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,19 +11,23 @@ import tyro
 
 from ..cli import parsing
 from ..cli.options import PROG
+from ..configs import Range
 from ..errors import ConfigError, Interrupted, StorageError, UserError
 from ..plugins import announced
 from ..record.files import write_atomically
-from ..record.interrupts import StopFlag
 from ..record.lock import FolderLock
 from . import BENCH
+from .here import run_here
+from .on_ray import Resources, run_on_ray
 from .plan import Plan, write_plan
 from .suite import Cell, Suite, read_suite
 from .table import Row, curves_of, has_cell, merged, read_table, rows_of, write_table
-from .tasks import FINISHED, KilledError, finished_report, read_status, run_task
+from .tasks import FINISHED, finished_report, read_status, run_folder
+from .watch import Watch
 
 SCORES = "jaxrl_rollouts.scores"  # entry-point group of functions (dataset, return) -> score
 PLACES = ("", "experiments/suites/")
+POLICY = "policy/policy.json"  # that of the last step; policy-best was chosen by its return
 
 
 def find_suite(name: str) -> Path:
@@ -51,11 +55,11 @@ def run(
     table: Path | None = None,
     address: str = "",
     ray: bool = False,
-    cpus: float = 1.0,
+    cpus: float | None = None,
     slurm: Path | None = None,
     trust: tuple[str, ...] = (),
 ) -> None:
-    """Run the cells that the table lacks, one after the other, and add their rows.
+    """Run the cells that the table lacks, and add the rows of each as it is finished.
 
     A cell is one dataset and one method with all seeds. Stopped with Ctrl-C, the same command goes
     on where it was. A dataset or method of yours needs no entry in the suite: name it here.
@@ -67,11 +71,14 @@ def run(
         out: folder of the runs.
         table: the CSV file; left out, experiments/evidence/SUITE.csv.
         address: a Ray cluster: auto, or HOST:PORT.
-        ray: run cells side by side on Ray (extra `sweep`).
-        cpus: cores of a cell on Ray or SLURM.
+        ray: run cells on Ray (extra `sweep`).
+        cpus: cores of a cell; cells run side by side while cores last. Left out, a cell has all
+            cores of this machine, or one on Ray or SLURM.
         slurm: write this script for sbatch, and run nothing.
         trust: code that the runs may import, package.module:factory.
     """
+    if cpus is not None:
+        Range(above=0).check("--cpus", cpus)
     path = find_suite(suite)
     asked = read_suite(path)
     place = table or place_of(path, "evidence", ".csv")
@@ -88,45 +95,41 @@ def run(
             plan = Plan(asked.job, (f"{PROG} bench run {suite}",), tasks)
             write_plan(folder, plan)
             if slurm is not None:
-                _hand_over(folder, plan, slurm, trust, cpus, suite)
+                _hand_over(folder, plan, slurm, trust, cpus or 1.0, suite)
                 return
-            if ray or address:
-                _on_ray(folder, plan, trust, address, cpus)
-                _collect(folder, missing, place, asked)
-            else:
-                _here(folder, missing, place, trust, asked)
+            cluster = ray or bool(address)
+            cores = cpus or (1.0 if cluster else float(os.cpu_count() or 1))
+            with Watch(folder, tasks) as watch:
+                rows = _Rows(folder, missing, place, asked, watch)
+                go = run_on_ray if cluster else run_here
+                stopped = go(folder, tasks, trust, Resources(address, cores), rows)
+            if stopped:
+                raise Interrupted("stopped; the same command goes on")
     except OSError as error:
         raise StorageError(folder, error, "once that is put right run it again") from error
     _complain(folder, missing)
 
 
-def _here(
-    folder: Path, cells: Sequence[Cell], table: Path, trust: Sequence[str], suite: Suite
-) -> None:
-    """One cell after the other; each adds its rows when it is finished."""
-    with StopFlag() as stop:
-        for number_, cell in enumerate(cells, start=1):
-            task = cell.task(Path.cwd())
-            print(f"{number_}/{len(cells)} {task.name}: {task.command}", flush=True)
-            try:
-                status = run_task(str(folder), task, trust, stop=stop)
-            except KilledError as error:
-                print(f"{task.name}: killed: {error}", file=sys.stderr)
+class _Rows:
+    """Called now and then: shows how cells go, and adds the rows of those that have finished."""
+
+    def __init__(
+        self, folder: Path, cells: Sequence[Cell], table: Path, suite: Suite, watch: Watch
+    ) -> None:
+        self._open = {cell.task(Path.cwd()).name: cell for cell in cells}
+        self._folder, self._table, self._suite, self._watch = folder, table, suite, watch
+
+    def __call__(self) -> None:
+        self._watch()
+        new: list[Row] = []
+        for name, cell in list(self._open.items()):
+            if read_status(self._folder / name).state != FINISHED:
                 continue
-            if stop.requested and status.state != FINISHED:
-                raise Interrupted(f"stopped in {task.name}; the same command goes on with it")
-            print(f"{number_}/{len(cells)} {task.name}: {status.state} {status.last}", flush=True)
-            _collect(folder, [cell], table, suite)
-
-
-def _collect(folder: Path, cells: Sequence[Cell], table: Path, suite: Suite) -> None:
-    """Add the rows of finished cells to the table."""
-    new: list[Row] = []
-    for cell in cells:
-        new += rows_of(folder / cell.task(Path.cwd()).name, cell, score, suite)
-    if new:
-        table.parent.mkdir(parents=True, exist_ok=True)
-        write_table(table, merged(read_table(table), new))
+            new += rows_of(self._folder / name, cell, score, self._suite)
+            del self._open[name]
+        if new:
+            self._table.parent.mkdir(parents=True, exist_ok=True)
+            write_table(self._table, merged(read_table(self._table), new))
 
 
 def score(dataset: str, value: float) -> float | None:
@@ -136,16 +139,6 @@ def score(dataset: str, value: float) -> float | None:
         if found is not None:
             return float(found)
     return None
-
-
-def _on_ray(folder: Path, plan: Plan, trust: Sequence[str], address: str, cpus: float) -> None:
-    from .on_ray import Resources, run_on_ray
-    from .watch import Watch
-
-    resources = Resources(address, cpus, 0.0, 3)
-    with Watch(folder, plan.tasks, enabled=True) as watch:
-        if run_on_ray(folder, list(plan.tasks), list(trust), resources, watch):
-            raise Interrupted("stopped; the same command goes on")
 
 
 def _hand_over(
@@ -217,6 +210,41 @@ def table(
     print(f"page: {place}")
 
 
+def keep(
+    suite: tyro.conf.Positional[str],
+    out: Path = Path("runs/bench"),
+    policies: Path | None = None,
+) -> None:
+    """Copy the policies of finished cells, all seeds of each, as safetensors (extra `hub`).
+
+    They are those of the last step: none was selected by its return. With the true returns of the
+    table they are a testbed for off-policy evaluation. `offline.load_policy`, `evaluate` and
+    `choose --data DATASET` take the folders.
+
+    Args:
+        suite: a file, or a name in experiments/suites.
+        out: folder of the runs.
+        policies: where to; left out, a folder beside the table.
+    """
+    # It loads jax, which `bench --help` should not wait for.
+    from ..hub import stage
+
+    path = find_suite(suite)
+    place = policies or place_of(path, "evidence", "")
+    kept = 0
+    for cell in read_suite(path).cells():
+        name = cell.task(Path.cwd()).name
+        folder = out / path.stem / name
+        if finished_report(folder) is None or (place / name).exists():
+            continue
+        for found in (run_folder(folder) or folder).rglob(POLICY):
+            stage(found.parent, place / name)
+            kept += 1
+    print(f"{kept} cells' policies are new in {place}")
+
+
 def main(arguments: Sequence[str], prog: str) -> None:
     """Run `bench ...`; raises `UserError` for bad input."""
-    parsing.call({"run": run, "status": status, "table": table}, arguments, prog, BENCH.summary)
+    parsing.call(
+        {"run": run, "status": status, "table": table, "keep": keep}, arguments, prog, BENCH.summary
+    )

@@ -7,12 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 from jaxrl_rollouts.errors import ConfigError, DataError, UserError
+from jaxrl_rollouts.offline.agents.bc import BcConfig, make_bc
+from jaxrl_rollouts.offline.policy import load_policy
+from jaxrl_rollouts.offline.saved_policies import save_policy
 from jaxrl_rollouts.reports.report import Report
-from jaxrl_rollouts.sweep import bench
+from jaxrl_rollouts.sweep import bench, here, tasks
 from jaxrl_rollouts.sweep.bench_page import draw_profile, improvement, page, whole
 from jaxrl_rollouts.sweep.suite import Suite, digest, read_suite
 from jaxrl_rollouts.sweep.table import (
@@ -244,11 +248,14 @@ def test_the_command_runs_what_is_missing(
     def run_task(root: str, task: Any, *_: Any, **__: Any) -> Any:
         ran.append(task.point)
         cell = suite.cell(task.point["dataset"], task.point["method"])
+        state = tasks.FAILED
         if task.point != {"dataset": "d-two", "method": "mopo_wide"}:
             run_in(Path(root), cell, [[1.0, 2.0], [3.0, 4.0]])
-        return bench.read_status(Path(root) / task.name)
+            state = tasks.FINISHED
+        (Path(root) / task.name).mkdir(exist_ok=True)
+        return tasks.write_status(Path(root) / task.name, tasks.Status(state, 1))
 
-    monkeypatch.setattr(bench, "run_task", run_task)
+    monkeypatch.setattr(here, "run_task", run_task)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match="1 cells did not finish, d-two-mopo_wide"):
         bench.main(["run", str(file), "--out", str(tmp_path / "runs")], "bench")
@@ -266,3 +273,27 @@ def test_the_command_runs_what_is_missing(
     assert "Which method earns most?" in (tmp_path / "tiny.md").read_text()
     bench.main(["run", str(file), "--slurm", str(tmp_path / "go.sh")], "bench")
     assert "--array=1\n" in (tmp_path / "go.sh").read_text()
+
+
+def test_policies_of_finished_cells_are_kept(
+    file: Path, suite: Suite, tmp_path: Path, capsys: Any
+) -> None:
+    """All seeds act as before, and the policy that was chosen by its return is left out."""
+    config = BcConfig(hidden_dims=(4,))
+    actors = jax.vmap(make_bc(config, 3, 2).init)(jax.random.split(jax.random.key(1), 2)).actor
+    cell = suite.cell("d-one", "bc")
+    name = cell.task(Path()).name
+    run = run_in(tmp_path / "runs" / "tiny", cell, [[1.0, 2.0]])
+    for folder in ("policy", "policy-best"):
+        save_policy(run / "stage" / folder, config, actors, sizes=(3, 2))
+    command = ["keep", str(file), "--out", str(tmp_path / "runs")]
+    bench.main(command, "bench")
+    kept = tmp_path / "tiny" / name
+    assert sorted(p.name for p in kept.iterdir()) == ["params.safetensors", "policy.json"]
+    observations = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    for seed in range(2):
+        before, after = (load_policy(place, seed) for place in (run / "stage" / "policy", kept))
+        np.testing.assert_array_equal(before(observations), after(observations))
+    capsys.readouterr()
+    bench.main(command, "bench")
+    assert "0 cells' policies are new" in capsys.readouterr().out
