@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -76,11 +77,16 @@ def across(
 def made(suite: Suite, name: str) -> str:
     """The commands behind a page, and what all runs have in common."""
     shared = {k: v for k, v in suite.options.items() if not isinstance(v, Mapping)}
-    options = ", ".join(f"{key} {value}" for key, value in shared.items())
+    groups = {k: v for k, v in suite.options.items() if k not in shared}
+    own = "".join(f" {group}: {_listed(options)}." for group, options in groups.items())
     return (
         f"`jaxrl-rollouts bench run {name}` fills what is missing, `bench table {name}` builds "
-        f"this page. Every run: {options}; {suite.seeds} seeds."
+        f"this page. Every run: {_listed(shared)}; {suite.seeds} seeds.{own}"
     )
+
+
+def _listed(options: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in options.items())
 
 
 def _cell(values: np.ndarray) -> str:
