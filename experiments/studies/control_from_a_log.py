@@ -42,6 +42,7 @@ WORLDS = ("fields", "mlp")
 VARIANTS = {
     "mopo": ("no penalty", "threshold", "penalty", "penalty and threshold"),
     "ravl": ("RAVL", "RAVL and threshold"),
+    "neubay": ("NEUBAY",),
 }
 Found = dict[str, Any]
 _WIDE: Found = {"hidden_dims": (128, 128), "actor_lr": 3e-4}
@@ -54,6 +55,7 @@ _ROLLED: Found = {
 }
 _QUICK: Found = {**_ROLLED, "steps": 6_000, "agent": {**_ROLLED["agent"], "tau": 0.05}}
 _QUICK["agent"] |= {"hidden_dims": (64, 64), "actor_lr": 1e-3, "critic_lr": 1e-3, "alpha_lr": 1e-3}
+_REMEMBERED: Found = {"steps": 30_000, "rollouts": {"batch_size": 20, "early_exit": 25}}
 _ONLINE: Found = {"agent": _ROLLED["agent"], "steps": 100_000, "environments": 50}
 
 
@@ -79,6 +81,7 @@ class Config:
         logs: of `ks_control`, the broad one first.
         cloning, on_rows: behavioural cloning, and TD3+BC.
         mopo, ravl: methods in world models, on the same rollouts.
+        neubay: in the same world models; its rollouts end at the threshold or the time limit.
         penalty: MOPO's, per mean disagreement on the log; 0 is tried as well.
         fields, mlp: world models, of about as many weights.
         open_loop: steps after which their errors are read.
@@ -95,6 +98,7 @@ class Config:
     on_rows: offline.Td3Bc = field(default_factory=_recipe("td3_bc", **_WIDE, steps=60_000))
     mopo: offline.Mopo = field(default_factory=_recipe("mopo", **_ROLLED))
     ravl: offline.Ravl = field(default_factory=_recipe("ravl", **_ROLLED))
+    neubay: offline.Neubay = field(default_factory=_recipe("neubay", **_REMEMBERED))
     penalty: float = number(0.5, above=0)
     fields: offline.WorldModelConfig = field(default_factory=_fields)
     mlp: offline.WorldModelConfig = field(default_factory=_worlds)
@@ -108,11 +112,21 @@ class Config:
     only: tuple[str, ...] = ()
 
 
-def played(policy: Any, params: PyTree, seeds: int, key: jax.Array, episodes: int) -> Found:
-    """Values `[K]` of parameters `[K, ...]`; every `seeds` of them play from the same starts."""
+def played(
+    policy: Any,
+    params: PyTree,
+    seeds: int,
+    key: jax.Array,
+    episodes: int,
+    memory: PyTree = (),
+    env: Any = ENV,
+) -> Found:
+    """Values `[K]` of parameters `[K, ...]`; every `seeds` of them play from the same starts, with
+    a fresh `memory` `[episodes, ...]`."""
     count = jax.tree.leaves(params)[0].shape[0]
     parts = [jax.tree.map(lambda x, k=k: x[k : k + seeds], params) for k in range(0, count, seeds)]
-    found = [evaluate_seeds(ENV, policy, part, key, episodes) for part in parts]
+    fresh = jax.tree.map(lambda x: jnp.broadcast_to(x, (seeds, *x.shape)), memory)
+    found = [evaluate_seeds(env, policy, x, key, episodes, memory=fresh) for x in parts]
     both = {"return": [x.returns for x in found], "true value": [x.discounted for x in found]}
     return {name: np.concatenate(x).mean(1) for name, x in both.items()}
 
@@ -171,8 +185,8 @@ def errors(config: Config, fitted: FittedWorlds, unseen: Dataset) -> Found:
 
 
 def in_worlds(config: Config, method: Any, data: Dataset, fitted: FittedWorlds) -> Found:
-    """What a method is trained with: `[2 seeds]` worlds, those with a threshold behind the others;
-    rewards are the environment's own function of the predicted field."""
+    """What a method is trained with: `[2 seeds]` worlds, those with a threshold behind the others
+    (of NEUBAY those alone); rewards are the environment's own function of the predicted field."""
     stats = uncertainty_stats_of_seeds(fitted.model.fitter, fitted.worlds, data.with_successors)
     largest = jnp.asarray(stats.quantiles)[:, -1]
     limit = jnp.concatenate([jnp.full_like(largest, jnp.inf), largest])
@@ -180,6 +194,9 @@ def in_worlds(config: Config, method: Any, data: Dataset, fitted: FittedWorlds) 
     given: Found = {"world_models": both._replace(uncertainty_threshold=limit)}
     told: Found = {"disagreement": offline.spread_of_means, "normalised": True}
     given["dynamics"] = dynamics_of(fitted, reward=ENV.reward, **told)
+    if isinstance(method, offline.Neubay):
+        given["world_models"] = fitted.worlds._replace(uncertainty_threshold=largest)
+        return given | {"method": method}
     if isinstance(method, offline.Mopo):
         given["sweep"] = {"penalty": (0.0, config.penalty / float(jnp.mean(stats.mean)))}
     method = replace(method, rollouts=replace(method.rollouts, adaptive=True))
@@ -205,7 +222,8 @@ class Cells(NamedTuple):
         looks: Any = {"evaluations": c.evaluations, "episodes": c.episodes, "seed": c.seed}
         given = {"seeds": c.seeds, "context": self.context, "environment": ENV, **looks, **given}
         result = offline.train(replace(data, name=name), **given)
-        found = played(result.agent.greedy, result.actors, c.seeds, self.key, c.episodes)
+        agent, at = result.agent, (c.seeds, self.key, c.episodes)
+        found = played(agent.greedy, result.actors, *at, agent.memory(c.episodes), result.env)
         value = result.estimated_value
         jax.clear_caches()
         return found if value is None else found | {"critics": value}
@@ -226,7 +244,7 @@ class Cells(NamedTuple):
             self.cell(f"{name}-{w}-error", lambda w=w: errors(c, fit(w), unseen)) for w in WORLDS
         ]
         each: Any = [("rows", c.cloning, ("BC",)), ("rows", c.on_rows, ("TD3+BC",))]
-        for world, method in itertools.product(WORLDS, (c.mopo, c.ravl)):
+        for world, method in itertools.product(WORLDS, (c.mopo, c.ravl, c.neubay)):
             each.append((world, method, [f"{x}, {world}" for x in VARIANTS[method.name]]))
         arms: dict[str, Found] = {}
         for world, method, names in each:
@@ -288,11 +306,13 @@ PRESETS = {
     "smoke": Config(
         ("mixed",), _recipe("bc", "smoke")(), _recipe("td3_bc", "smoke")(),
         _recipe("mopo", "smoke", **_SHORT)(), _recipe("ravl", "smoke", **_SHORT)(),
-        fields=_TINY, mlp=_worlds(hidden_dims=(8,), max_epochs=1, batch_size=2048), open_loop=5,
+        neubay=_recipe("neubay", "smoke", batch_size=512)(), fields=_TINY, open_loop=5,
+        mlp=_worlds(hidden_dims=(8,), max_epochs=1, batch_size=2048),
         online=_recipe("online_sac", "smoke")(), rounds=1, seeds=2, evaluations=1, episodes=2,
     ),
     "cpu": Config(
         ("mixed",), mopo=_recipe("mopo", **_QUICK)(), ravl=_recipe("ravl", **_QUICK)(),
+        neubay=_recipe("neubay", **{**_REMEMBERED, "steps": 6_000})(),
         fields=_fields(members=3, elites=3, max_epochs=3),
         mlp=_worlds(members=3, elites=3, max_epochs=12),
     ),

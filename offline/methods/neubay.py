@@ -17,7 +17,7 @@ from jaxrl_rollouts.errors import ConfigError
 from ..data.transitions import RewardScale
 from ..method import Job, Method, Prepared, cadence
 from ..neubay.learner import buffer_text, make_neubay, seconds_between_saves
-from ..neubay.posterior import PosteriorConfig, check_updates, neubay_data
+from ..neubay.posterior import PosteriorConfig, check_updates, neubay_data, posterior_of
 from ..recurrent.histories import remembering
 from ..recurrent.memory import MemoryConfig
 from ..recurrent.sac import RecurrentSacConfig
@@ -116,25 +116,21 @@ class Neubay(Method):
         add_posterior(report, source, cell)
 
     def prepare(self, task: Task, job: Job) -> Prepared:
-        if job.dynamics is not None:
-            expected = f"none for {self.name}, whose posterior is an ensemble fitted to the dataset"
-            raise ConfigError("dynamics", "given", expected)
-        dataset, env = task.dataset, task.env
+        dataset, env, seeds = task.dataset, task.env, job.seeds
         check_updates(self, dataset.transitions, env.max_episode_steps, dataset.name)
-        posterior = self.world.fit(task, job, (self.rollouts.uncertainty_quantile,))
-        seeds, worlds, stats = job.seeds, posterior.worlds, posterior.stats
+        dynamics, worlds, stats, source = posterior_of(self, task, job)
         data, per_seed, sizes = neubay_data(
             self, dataset.transitions, worlds, stats, env, seeds=seeds, source=dataset.name
         )
         if job.context and job.context.progress:
             print(buffer_text(self, sizes, seeds), flush=True)
         return Prepared(
-            make_neubay(self, posterior.dynamics, sizes),
+            make_neubay(self, dynamics, sizes),
             data,
             self.schedule[0],
             self.agent,
             env if self.markov else remembering(env),
-            posterior,
+            source,
             per_seed,
             reward=RewardScale(1.0, self.agent.reward_shift),
             save_every_seconds=seconds_between_saves(self, sizes, seeds),

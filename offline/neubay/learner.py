@@ -169,6 +169,9 @@ def make_neubay(method: Neubay, dynamics: Dynamics, sizes: Sizes) -> Learner:
     """
     check(method)
     assert dynamics.measured, "rollouts stop at a disagreement"
+    if dynamics.members < 2:
+        expected = "at least 2: rollouts end where members disagree"
+        raise ConfigError("world.elites", dynamics.members, expected)
     room, count = episode_room(method, sizes), method.rollouts.batch_size
     if method.buffer_size < (needed := count * room):
         expected = f"at least {needed} timesteps, for {count} episodes of up to {room} at a time"

@@ -22,8 +22,14 @@ from ..environments import Environment
 from ..environments.terminations import Termination
 from ..method import Job
 from ..recurrent.histories import log_histories
-from ..task import Task, slug, termination_of
-from ..worlds.dynamics import Dynamics, WorldModelParams, learned_dynamics
+from ..task import Source, Task, slug, termination_of
+from ..worlds.dynamics import (
+    Dynamics,
+    Uncertainty,
+    WorldModelParams,
+    learned_dynamics,
+    own_models,
+)
 from ..worlds.endings import TerminationConfig, with_endings
 from ..worlds.fit import WorldEnsemble, WorldModel, fit_world_models
 from ..worlds.saved import load_worlds
@@ -137,6 +143,35 @@ class Posterior(NamedTuple):
         return learned_dynamics(self.model.fitter, members, termination=self.rule, **more)
 
 
+def posterior_of(
+    method: Neubay, task: Task, job: Job
+) -> tuple[Dynamics, WorldModelParams, UncertaintyStats, Source]:
+    """What is rolled, and its uncertainty on the dataset: an ensemble fitted here, or the job's own
+    dynamics, whose threshold stands for the quantile and whose mean spread is not known.
+
+    Raises:
+        ConfigError: own dynamics without a measure or threshold, or a setting that needs the
+            dataset's spread.
+    """
+    size = method.rollouts
+    if job.dynamics is None:
+        found = method.world.fit(task, job, (size.uncertainty_quantile,))
+        # Only elites are rolled.
+        return found.dynamics, found.worlds._replace(others=None), found.stats, found
+    hint = "with dynamics of your own: set world_models' uncertainty_threshold"
+    for name, value, expected in (
+        ("rollouts.uncertainty_quantile", size.uncertainty_quantile, 1.0),
+        ("penalty", method.penalty, 0.0),
+    ):
+        if value != expected:
+            raise ConfigError(name, value, f"{expected:g}", hint)
+    asked = Uncertainty(spread_of_means, normalised=True, stops=True)
+    dynamics, worlds, _, source = own_models(job, asked, task, method.name, "raw")
+    limits = jnp.asarray(worlds.uncertainty_threshold)
+    one = jnp.ones_like(limits)
+    return dynamics, worlds, UncertaintyStats(one[:, None], limits[:, None], one), source
+
+
 def check_updates(
     method: Neubay, transitions: Transitions, limit: int, source: str = "dataset"
 ) -> None:
@@ -176,14 +211,10 @@ def neubay_data(
     Returns:
         The data, which parts of them are each seed's own, and the sizes.
     """
-    count, members = jax.tree.leaves(worlds.elites)[0].shape[:2]
-    if members < 2:
-        expected = "at least 2: rollouts end where members disagree"
-        raise ConfigError("world.elites", members, expected)
-    limit = env.max_episode_steps
+    count, limit = jax.tree.leaves(worlds)[0].shape[0], env.max_episode_steps
     logged = log_histories(transitions, limit, source=source)
     quantile = method.rollouts.uncertainty_quantile
-    limited = worlds._replace(uncertainty_threshold=threshold_at(stats, quantile), others=None)
+    limited = worlds._replace(uncertainty_threshold=threshold_at(stats, quantile))
     single = count == 1
     # Each world in turn.
     own = jnp.int32(0) if single else jnp.arange(seeds, dtype=jnp.int32) % count

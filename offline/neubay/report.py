@@ -12,7 +12,7 @@ from jaxrl_rollouts.compare.grid import Cell
 from jaxrl_rollouts.reports.report import Report
 
 from ..report import colour, holdout
-from ..task import slug
+from ..task import Source, slug
 from .posterior import Posterior
 
 HORIZONS = {
@@ -28,10 +28,11 @@ HORIZONS = {
 }
 
 
-def add_posterior(report: Report, posterior: Posterior, cell: Cell) -> None:
-    """Add the posterior's table, and its rollouts' table and picture, to a report."""
-    name = posterior.dataset.name
-    report.table("world model", [posterior_row(posterior)])
+def add_posterior(report: Report, source: Source, cell: Cell) -> None:
+    """Add the posterior's table, if it was fitted, and its rollouts' table and picture."""
+    name = source.dataset.name
+    if isinstance(source, Posterior):
+        report.table("world model", [posterior_row(source)])
     lengths = {column: cell[metric] for column, metric in HORIZONS.items()}
     report.table("rollouts", [{"dataset": name, **lengths}])
     draw_horizons(report, name, cell)

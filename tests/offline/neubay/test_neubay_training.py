@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -16,9 +17,11 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.critics import start_values
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.collect import collect, random_policy
+from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
 from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.evaluation import evaluate
+from jaxrl_rollouts.offline.method import Job
 from jaxrl_rollouts.offline.methods.neubay import HistoryRollouts, Neubay
 from jaxrl_rollouts.offline.neubay.learner import NeubayData, Sizes, buffer_text, make_neubay
 from jaxrl_rollouts.offline.neubay.posterior import PosteriorConfig, check_updates, neubay_data
@@ -26,10 +29,11 @@ from jaxrl_rollouts.offline.recurrent.actor_critic import make_actor_critic
 from jaxrl_rollouts.offline.recurrent.histories import log_histories, remembering
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.recurrent.sac import RecurrentSacConfig
+from jaxrl_rollouts.offline.task import Task
 from jaxrl_rollouts.offline.training import evaluator, train_learner
 from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import FittedWorlds, fit_world_models
-from jaxrl_rollouts.offline.worlds.thresholds import uncertainty_stats_of_seeds
+from jaxrl_rollouts.offline.worlds.thresholds import threshold_at, uncertainty_stats_of_seeds
 
 CONFIG = Neubay(
     agent=RecurrentSacConfig(
@@ -138,6 +142,46 @@ def test_an_environment_shows_what_histories_show() -> None:
     np.testing.assert_allclose(shown.rewards, plain.rewards, atol=1e-5)
     returns = [evaluate(e, policy, None, key, 2).returns for e in (PENDULUM, seen)]
     np.testing.assert_allclose(*returns, rtol=1e-5)
+
+
+@functools.cache
+def own() -> tuple[Task, Job]:
+    """A job with dynamics of its own: those fitted above, and the threshold of `CONFIG`."""
+    settings: Any = {"disagreement": spread_of_means, "normalised": True}
+    dynamics = learned_dynamics(fitted().model.fitter, 2, termination=never, **settings)
+    limits = threshold_at(stats(), CONFIG.rollouts.uncertainty_quantile)
+    worlds = fitted().worlds._replace(uncertainty_threshold=limits, others=None)
+    data = Dataset("log", rows(), PENDULUM.name, Path("(made)"), "")
+    return Task(data, PENDULUM), Job(seeds=2, dynamics=dynamics, world_models=worlds)
+
+
+def test_dynamics_of_ones_own_are_what_an_ensemble_fitted_here_is() -> None:
+    """The threshold replaces the quantile: the same learner, and the same data for every seed."""
+    whole = replace(CONFIG, rollouts=replace(CONFIG.rollouts, uncertainty_quantile=1.0))
+    made, fitted_here = whole.prepare(*own()), prepared()
+    assert made.learner is fitted_here.learner and made.per_seed == fitted_here.per_seed
+    want: Any = fitted_here.data._replace(
+        world=fitted_here.data.world._replace(others=None), penalty=jnp.zeros(2)
+    )
+    jax.tree.map(np.testing.assert_array_equal, made.data, want)
+
+
+@pytest.mark.parametrize(
+    ("method", "job", "says"),
+    [
+        ({"penalty": 0.5}, {}, "penalty: found 0.5, expected 0"),
+        ({"rollouts": HistoryRollouts(3, 6, 0.9)}, {}, "quantile: found 0.9, expected 1"),
+        ({}, {"world_models": fitted}, "uncertainty_threshold: found None, expected a threshold"),
+    ],
+)
+def test_dynamics_of_ones_own_have_no_spread_on_the_dataset(
+    method: dict, job: dict, says: str
+) -> None:
+    task, whole = own()
+    changed = {name: make().worlds for name, make in job.items()}
+    sizes = replace(CONFIG, rollouts=HistoryRollouts(3, 6))
+    with pytest.raises(ConfigError, match=says):
+        replace(sizes, **method).prepare(task, replace(whole, **changed))
 
 
 def test_an_ensemble_of_one_does_not_disagree() -> None:
