@@ -8,7 +8,7 @@ their estimates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -84,6 +84,45 @@ def winkler_score(values: ArrayLike, low: ArrayLike, high: ArrayLike, level: flo
     above = np.asarray(high, np.float64)
     outside = np.maximum(below - true, 0.0) + np.maximum(true - above, 0.0)
     return float((above - below + 2.0 / (1.0 - level) * outside).mean())
+
+
+def width_factor(
+    values: ArrayLike, estimates: ArrayLike, low: ArrayLike, high: ArrayLike, level: float = 0.9
+) -> float:
+    """Factor on the half-widths that would have covered `level` of the values.
+
+    That quantile of `|J - estimate| / ((high - low) / 2)`, interpolated.
+    """
+    true, found = _pair(values, estimates)
+    half = (np.asarray(high, np.float64) - np.asarray(low, np.float64)) / 2
+    return float(np.quantile(np.abs(true - found) / np.maximum(half, 1e-12), level))
+
+
+def left_out(
+    sets: Mapping[str, Sequence[ArrayLike]], level: float = 0.9
+) -> dict[str, tuple[float, float]]:
+    """Width factors by leaving one dataset out, and what they cover of it.
+
+    A factor may be taken from benchmarks where each coverage is near `level`.
+
+    Args:
+        sets: by dataset, `(values, estimates, low, high)` of its policies, `[P]` each; at least 2.
+        level: of the intervals.
+
+    Returns:
+        By dataset, `width_factor` of all others together, and the coverage of its own intervals
+        widened by that about their estimates.
+    """
+    if len(sets) < 2:
+        raise ConfigError("sets", len(sets), "at least 2: one is left out of the others")
+    found = {}
+    for name, own in sets.items():
+        others = zip(*(each for other, each in sets.items() if other != name), strict=True)
+        factor = width_factor(*(np.concatenate(column) for column in others), level=level)
+        true, middle, low, high = (np.asarray(column, np.float64) for column in own)
+        half = factor * (high - low) / 2
+        found[name] = factor, interval_coverage(true, middle - half, middle + half)
+    return found
 
 
 def bandit_curve(

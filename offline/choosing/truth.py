@@ -73,7 +73,6 @@ def scored(found: Choice, true: np.ndarray) -> dict[str, float]:
     values = np.asarray(true, np.float64)[known]
     columns = np.array([[r.value, r.low, r.high, r.fqe] for r in found.table])[known]
     estimates, low, high, fqe = columns.T
-    away = np.abs(values - estimates) / np.maximum((high - low) / 2, 1e-12)
     metrics = {
         "policies": float(len(known)),
         "absolute error": scores.absolute_error(values, estimates),
@@ -82,7 +81,7 @@ def scored(found: Choice, true: np.ndarray) -> dict[str, float]:
         "regret@1 at random": float((values.max() - values.mean()) / np.ptp(values)),
         "coverage": scores.interval_coverage(values, low, high),
         "interval score": scores.winkler_score(values, low, high, found.level),
-        "width": float(np.quantile(away, found.level)),
+        "width": scores.width_factor(values, estimates, low, high, found.level),
     }
     if np.isfinite(fqe).all():
         metrics["fqe: absolute error"] = scores.absolute_error(values, fqe)

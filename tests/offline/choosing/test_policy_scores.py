@@ -10,9 +10,11 @@ from jaxrl_rollouts.offline.choosing.scores import (
     absolute_error,
     bandit_curve,
     interval_coverage,
+    left_out,
     rank_correlation,
     regret,
     sharpe_ratio,
+    width_factor,
     winkler_score,
 )
 
@@ -50,6 +52,27 @@ def test_sharpe_ratio_of_two_values() -> None:
     assert sharpe_ratio([3, 2, 1], [1, 2, 3], 1.0, 2) == pytest.approx(1 / np.sqrt(0.5))
     with pytest.raises(ConfigError, match="k: found 1"):
         sharpe_ratio([3, 2, 1], [3, 2, 1], 1.0, 1)
+
+
+def test_the_width_factor_covers_its_level_of_normal_errors() -> None:
+    """Errors of 3 deviations of the interval's normal: the factor is 3 at every level."""
+    rng = np.random.default_rng(0)
+    half = rng.uniform(1, 5, 20_000)
+    error = 3 * half / 1.6449 * rng.standard_normal(20_000)
+    found = width_factor(error, np.zeros(20_000), -half, half, 0.9)
+    assert found == pytest.approx(3, rel=0.03)
+    assert interval_coverage(error, -found * half, found * half) == pytest.approx(0.9, abs=1e-3)
+    assert width_factor([3.0], [1.0], [0.5], [1.5]) == 4.0
+
+
+def test_a_width_factor_is_of_the_other_datasets() -> None:
+    """Off by 1, 2 and 8 half-widths: at the level 1 the largest of the others, which covers or
+    does not."""
+    one = np.ones(4)
+    sets = {str(k): (k * one, 0 * one, -one, one) for k in (1, 2, 8)}
+    assert left_out(sets, 1.0) == {"1": (8, 1), "2": (8, 1), "8": (2, 0)}
+    with pytest.raises(ConfigError, match="sets: found 1, expected at least 2"):
+        left_out({"1": sets["1"]})
 
 
 def test_intervals() -> None:
