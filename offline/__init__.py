@@ -88,6 +88,8 @@ if TYPE_CHECKING:
     from .policy import load_policy as load_policy
     from .policy_value import model_value as model_value
     from .recipes import recipe as recipe
+    from .rehearsal.train import ContinualConfig as ContinualConfig
+    from .rehearsal.train import continual as continual
     from .result import TrainResult as TrainResult
     from .synthetic.synthesis import synthesise as synthesise
     from .worlds.any_step import AnyStepConfig as AnyStepConfig

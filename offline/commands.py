@@ -18,6 +18,7 @@ from .acting_commands import environment_of
 from .methods import METHODS
 from .online.listing import FINETUNING
 from .online.tape_command import export, make
+from .rehearsal.listing import CONTINUAL
 
 if TYPE_CHECKING:
     from .data.transitions import Transitions
@@ -36,7 +37,7 @@ MAIN_JOB = ExperimentInfo(
     prepare="jaxrl_rollouts.offline.main_job:prepare",
     longer="jaxrl_rollouts.offline.main_job:longer",
 )
-LISTINGS = {listing.name: listing for listing in (MAIN_JOB, FINETUNING)}
+LISTINGS = {listing.name: listing for listing in (MAIN_JOB, FINETUNING, CONTINUAL)}
 
 SCRIPTED = ("random", "scripted", "broad", "narrow", "mixed")
 OF_ENVIRONMENT = {

@@ -1,0 +1,167 @@
+"""`jaxrl-rollouts run continual`: a sequence of tasks, and what each rule of selection keeps of it.
+
+jaxrl-rollouts run continual --sequence runner-builds --method td3_bc
+jaxrl-rollouts run continual --sequence files --data a.hdf5 b.hdf5 --environments my:a my:b
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jaxrl_rollouts.compare.claims import claims
+from jaxrl_rollouts.configs import positive, unknown
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.reports.report import Report
+
+from ..methods import METHODS
+from ..recipes import recipe
+from ..worlds.fit import WorldModelConfig
+from .listing import CONTINUAL
+from .result import Continual
+from .selection import RULES
+from .sequences import SEQUENCES
+from .train import EVERYTHING, NOTHING, ContinualConfig, continual
+
+_WORLD = WorldModelConfig(members=3, elites=3, hidden_dims=(64, 64), max_epochs=20)
+
+
+@dataclass(frozen=True)
+class Config:
+    """Tasks, the method of each, and buffers.
+
+    Attributes:
+        sequence: made on the spot: `plane-goals`, `pendulum-angles` (rewards differ) or
+            `runner-builds` (dynamics differ); or `files`, those of `data`.
+        data: with `files`, a dataset for each task, in their order.
+        environments: of these; none where the datasets name them.
+        rows: of each task that is made on the spot.
+        method: of each task's own policy.
+        steps: gradient steps of that.
+        hidden_dims: networks of that where the method has such a setting; () keeps its own.
+        buffers: what is kept, and the network that rehearses it.
+        seeds, seed: trained side by side, and of the random numbers.
+    """
+
+    sequence: str = "plane-goals"
+    data: tuple[str, ...] = ()
+    environments: tuple[str, ...] = ()
+    rows: int = positive(20_000)
+    method: str = "td3_bc"
+    steps: int = positive(20_000)
+    hidden_dims: tuple[int, ...] = (64, 64)
+    buffers: ContinualConfig = field(
+        default_factory=lambda: ContinualConfig(
+            RULES, ("data", "policy"), hidden_dims=(64, 64), steps=3_000, world=_WORLD
+        )
+    )
+    seeds: int = positive(2)
+    seed: int = 0
+
+    def validate(self) -> None:
+        for name, found, known in (
+            ("sequence", self.sequence, CONTINUAL.choices["sequence"]),
+            ("method", self.method, METHODS),
+        ):
+            if found not in known:
+                raise unknown(name, found, known)
+        if (self.sequence == "files") != bool(self.data):
+            found = f"{len(self.data)} datasets beside the sequence {self.sequence}"
+            raise ConfigError("data", found, "datasets with --sequence files, and with no other")
+        if self.environments and len(self.environments) != len(self.data):
+            found = f"{len(self.environments)} of {len(self.data)} datasets"
+            raise ConfigError("environments", found, "one for each, or none")
+
+
+def prepare(config: Config) -> list[str]:
+    """Nothing is to be known first."""
+    del config
+    return []
+
+
+def tasks_of(config: Config) -> list[tuple[Any, Any]]:
+    """Datasets and environments."""
+    if config.sequence != "files":
+        return list(SEQUENCES[config.sequence](config.rows, config.seed))
+    named = config.environments or (None,) * len(config.data)
+    return list(zip(config.data, named, strict=True))
+
+
+def run(config: Config, context: RunContext) -> Report:
+    """Train all tasks and arms, and report them."""
+    changes: dict[str, Any] = {"steps": config.steps}
+    name: Any = config.method
+    settings = recipe(name, "small")
+    if config.hidden_dims and hasattr(settings, "hidden_dims"):
+        changes["hidden_dims"] = config.hidden_dims
+    given: Any = {"seeds": config.seeds, "seed": config.seed, "context": context}
+    method = recipe(name, "small", **changes)
+    learned = continual(
+        tasks_of(config), method, config.buffers, evaluations=1, episodes=2, **given
+    )
+    report = Report.of(context, config.seeds)
+    report.table("arms", rows_of(learned), "Scores: 0 is uniform actions, 1 the tasks' policies.")
+    own = zip(learned.tasks, learned.own, learned.random, strict=True)
+    report.table("tasks", [{"task": t, "own policy": x, "uniform": float(u)} for t, x, u in own])
+    _claims(report, learned)
+    report.note(
+        f"{len(learned.tasks)} tasks, buffers of {config.buffers.share:.3g} of a task's rows; "
+        f"returns of {config.buffers.episodes} episodes from the same starts for every arm."
+    )
+    return report
+
+
+def rows_of(learned: Continual) -> list[dict[str, Any]]:
+    """An arm each: scores after the last task, transfer back, and the share that is forgotten."""
+    rows = []
+    for i, arm in enumerate(learned.arms):
+        row: dict[str, Any] = {"arm": arm, "average": learned.average[i]}
+        row |= {"backward transfer": learned.backward[i], "forgetting": learned.forgetting[i]}
+        last = zip(learned.tasks, learned.scores[i, -1], strict=True)
+        rows.append(row | {f"score in {task}": score for task, score in last})
+    return rows
+
+
+def _claims(report: Report, learned: Continual) -> None:
+    """Thresholds that were fixed before the runs of the page of results."""
+    if len(learned.tasks) < 2:
+        return
+    back = dict(zip(learned.arms, learned.backward, strict=True))
+    claim = claims(report, CONTINUAL.source)
+    if {"mbes, data", "random, data"} <= {*back}:
+        claim(
+            "mbes keeps more than random rows do",
+            back["mbes, data"] - back["random, data"],
+            at_least=0.05,
+            means="backward transfer, as a share of the range from uniform to own policies",
+        )
+    stored = [back[arm] for arm in back if arm.endswith(", policy")]
+    if stored:
+        claim(
+            "with the policy's actions every rule keeps the tasks",
+            -np.min(stored, 0),
+            at_most=0.05,
+            means="what the worst rule loses, as a share of the same range",
+        )
+    if NOTHING in back:
+        claim(
+            "without a buffer tasks are forgotten",
+            learned.forgetting[learned.arms.index(NOTHING)],
+            at_least=0.3,
+            means="forgetting, as a share of the same range",
+        )
+    if EVERYTHING in back:
+        report.number("average with all rows", learned.average[learned.arms.index(EVERYTHING)])
+
+
+_SMOKE = ContinualConfig(
+    ("random", "policy"), ("data", "policy"), hidden_dims=(8,), steps=20, episodes=2
+)
+EXPERIMENT = CONTINUAL.experiment(
+    Config,
+    {"smoke": Config(rows=600, steps=20, hidden_dims=(8,), buffers=_SMOKE), "small": Config()},
+    run,
+)

@@ -1,0 +1,14 @@
+"""Continual learning as an experiment; known without importing jax."""
+
+from __future__ import annotations
+
+from jaxrl_rollouts.plugins import ExperimentInfo
+
+CONTINUAL = ExperimentInfo(
+    "continual",
+    "tasks one after the other, rehearsed from small buffers: rules of selection side by side",
+    "Gai et al. 2023 (arXiv:2305.13804)",
+    minutes={"smoke": 1, "small": None},
+    choices={"sequence": ("plane-goals", "pendulum-angles", "runner-builds", "files")},
+    prepare="jaxrl_rollouts.offline.rehearsal.command:prepare",
+)
