@@ -43,7 +43,7 @@ BUILDS = {
 
 
 def rewarded(env: Environment, name: str, paid: Reward) -> Environment:
-    """An environment in which another reward is paid: a known function of a transition."""
+    """An environment with another reward, a known function of a transition."""
 
     def step(
         key: jax.Array, state: EnvironmentState, action: jax.Array
