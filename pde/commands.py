@@ -41,13 +41,22 @@ def main(arguments: Sequence[str], prog: str) -> None:
         "roll": roll,
     }
     first = arguments[0] if arguments else ""
+    words = one_file(arguments, 2 if first == "roll" else 1)
     if first == "train":  # an experiment, so that its runs can be resumed
         from jaxrl_rollouts.cli.main import dispatch
 
-        rest = list(arguments[1:])
+        rest = words[1:]
         named = ["--file"] if rest and not rest[0].startswith("-") else []
         return dispatch(["run", "pde_train", *named, *rest])
-    call(commands, arguments, prog, SUMMARY)
+    call(commands, words, prog, SUMMARY)
+
+
+def one_file(words: Sequence[str], before: int) -> list[str]:
+    """Files one after the other (a shell's `data/*.h5`) as one word with commas between, as
+    `files.read` takes it; `before` words stand in front of them."""
+    end = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
+    files = words[before:end]
+    return [*words[:before], ",".join(files), *words[end:]] if files else list(words)
 
 
 COMMAND = Command("pde", SUMMARY, main)

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.configs import unknown
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.trees import PyTree
 
@@ -41,6 +42,18 @@ def take_channels(fields: FieldSet, channels: Sequence[int]) -> FieldSet:
         channels=tuple(fields.channels[i] for i in kept if fields.channels),
         constant=tuple(i for i, channel in enumerate(kept) if channel in fields.constant),
     )
+
+
+def named(fields: FieldSet, names: Sequence[str]) -> FieldSet:
+    """Some of the channels, by their names; `ConfigError` of one that is not there.
+
+    Its equation is no longer known where others are left out.
+    """
+    for name in names:
+        if name not in fields.channels:
+            raise unknown("channels", name, fields.channels)
+    found = take_channels(fields, [fields.channels.index(name) for name in names])
+    return found if {*names} == {*fields.channels} else found._replace(equation="")
 
 
 def changing(fields: FieldSet) -> FieldSet:

@@ -152,13 +152,17 @@ def take_trajectories(fields: FieldSet, rows: slice) -> FieldSet:
 
 
 def take_frames(fields: FieldSet, frames: slice) -> FieldSet:
-    """Some of the frames of every trajectory, as a set that reads no others."""
+    """Some of the frames of every trajectory, as a set that reads no others.
+
+    Of every n-th frame `dt` is n times as long.
+    """
     kept = np.arange(fields.shape[1])[frames]
 
     def read(rows: Any, picked: Any) -> np.ndarray:
         return fields.read(rows, kept[picked])
 
-    return fields._replace(shape=(fields.shape[0], len(kept), *fields.shape[2:]), read=read)
+    shape, dt = (fields.shape[0], len(kept), *fields.shape[2:]), fields.dt * (frames.step or 1)
+    return fields._replace(shape=shape, read=read, dt=dt)
 
 
 def check_trainable(fields: FieldSet) -> None:

@@ -24,15 +24,20 @@ def inspect(
     out: Path | None = None,
     rows: int = 64,
     axes: int | None = None,
+    every: int = 1,
+    channels: tuple[str, ...] = (),
 ) -> None:
     """Print what a file of trajectories holds and whether it can be trained on.
 
     Args:
         file: a file in the layout of PDEArena (on one axis or NavierStokes2D), The Well, PDEBench,
-            PDEgym or APEBench, or a plain array (.npy, or .npz with u, dt, dx, ...).
+            PDEgym or APEBench, or a plain array (.npy, or .npz with u, dt, dx, ...); or several, a
+            folder, a pattern.
         out: also draw a trajectory and the increments into this PNG file.
         rows: trajectories to look at; fewer of large ones.
         axes: of space, of a plain array whose shape does not say.
+        every: of that many frames the first is kept.
+        channels: names of those to look at; left out, all.
     """
     import numpy as np
 
@@ -43,7 +48,7 @@ def inspect(
     check_file(out)
     if rows < 1:
         raise ConfigError("--rows", rows, "at least 1")
-    found = read(file, axes)
+    found = read(file, axes, every=every, channels=channels)
     count, frames, channels, *space = found.shape
     each = 8 * int(np.prod(found.shape[2:]))
     looked = min(frames, max(2, BYTES // each))

@@ -29,7 +29,8 @@ def roll(
 
     Args:
         run: folder of `pde train`, or any folder an emulator was saved in.
-        file: trajectories to start from, in any layout `pde train` reads.
+        file: trajectories to start from, in any layout `pde train` reads; several, a folder, a
+            pattern. Of one in The Well's layout, `test`.
         steps: how many; left out, 1000 on one axis of space, 200 in the plane, 50 on three.
         out: where to: .h5 or .hdf5 (PDEArena's layout; The Well's for several channels or axes,
             all periodic), .npz, or .npy (APEBench's, of one axis). The start is its first frame.

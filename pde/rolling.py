@@ -15,9 +15,10 @@ from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.reports.pictures import figure, save_gif, save_png
 
-from .constant import check_constant, take_channels
+from .constant import check_constant, named, take_channels
 from .fieldset import FieldSet, take_trajectories
 from .files import read, write_apebench, write_pdearena, write_well
+from .files.joined import part_of
 from .generate import Solved
 from .inspection import draw
 from .metrics import correlation, correlation_horizons, nrmse
@@ -47,7 +48,8 @@ def roll_file(
 
     `asked` are the share of misses and the calibration's file, where members are to be rolled.
     """
-    own, found = load_emulator(run), take_trajectories(read(file, axes), slice(0, rows))
+    own = load_emulator(run)
+    found = take_trajectories(starts(file, axes, own), slice(0, rows))
     out = out or Path("rolled.npz" if walls(own) and len(own.grid) > 1 else "rolled.h5")
     check_out(out, own)
     steps = STEPS[len(own.grid)] if steps is None else steps
@@ -77,8 +79,8 @@ def roll_file(
         promise(own, *given, found, out, picture, training_seed, key)
     print(f"{out}: {len(fields)} trajectories, {steps} steps after the first frame")
     if own.constant:
-        named = [own.names[i] if own.names else f"channel {i}" for i in own.constant]
-        print(f"constant, as in the file: {', '.join(named)}")
+        names = [own.names[i] if own.names else f"channel {i}" for i in own.constant]
+        print(f"constant, as in the file: {', '.join(names)}")
     if not np.isfinite(fields).all():
         others = (0, *range(2, fields.ndim))
         when = int(np.isfinite(fields).all(others).argmin())
@@ -96,6 +98,14 @@ def roll_file(
         print(f"picture: {picture}")
 
 
+def starts(file: str, axes: int | None, own: TrainedEmulator) -> FieldSet:
+    """Trajectories of a file, or of a folder's `test`; the channels that the emulator has, where
+    the file has them all and others."""
+    found = read(part_of(file, "test") or file, axes)
+    more = found.shape[2] > own.width and own.names and {*own.names} <= {*found.channels}
+    return named(found, own.names) if more else found
+
+
 def calibrate_run(
     run: Path,
     own: TrainedEmulator,
@@ -107,7 +117,7 @@ def calibrate_run(
 ) -> Calibration:
     """A calibration on a file, or on the trajectories that a run was tested on."""
     if file:
-        fields = read(file, axes)
+        fields = starts(file, axes, own)
     elif (run / "run.json").is_file() and "test_share" in RunFolder.open(run).config:
         fields = split_files(SimpleNamespace(**RunFolder.open(run).config))[1]
     else:
@@ -146,8 +156,8 @@ def promise(
     print(f"calibrated on {trust.trajectories} trajectories of {reach} steps, times in steps")
     print("\n".join(found.lines(trust.miss)))
     if picture is not None:
-        named = picture.with_name(f"{picture.stem}-trust.png")
-        print(f"picture: {draw_trust(found, trust, named, fields.path.name)}")
+        trust_picture = picture.with_name(f"{picture.stem}-trust.png")
+        print(f"picture: {draw_trust(found, trust, trust_picture, fields.path.name)}")
 
 
 def walls(own: TrainedEmulator) -> bool:

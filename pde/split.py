@@ -10,10 +10,12 @@ from .constant import check_changing
 from .equations import equation
 from .fieldset import FieldSet, take_frames, take_trajectories
 from .files import complete, read
+from .files.joined import part_of
 
 
 def split_files(config: Any) -> tuple[FieldSet, FieldSet]:
-    """Trajectories to train and to test on; of a single one the last frames are tested on.
+    """Trajectories to train and to test on, those of a folder's `test` where it is split; of a
+    single one the last frames are tested on.
 
     Args:
         config: a `TrainConfig`, or what a run's folder has of it.
@@ -28,8 +30,8 @@ def split_files(config: Any) -> tuple[FieldSet, FieldSet]:
         )
     found = _read(config, config.file)
     check_changing(found)
-    if config.test:
-        other = _read(config, config.test)
+    if test := config.test or part_of(config.file, "test"):
+        other = _read(config, test)
         if other.shape[2:] != found.shape[2:]:
             expected = f"those of {found.path.name}, {list(found.shape[2:])}"
             raise DataError(other.path, "channels, points", list(other.shape[2:]), expected)
@@ -43,7 +45,23 @@ def split_files(config: Any) -> tuple[FieldSet, FieldSet]:
     return train_set, test_set
 
 
+def with_validation(config: Any, fields: FieldSet) -> tuple[FieldSet, FieldSet | None]:
+    """Trajectories to learn from and to validate on: those of a folder's `valid`, else the last of
+    `fields`; None where `validation_share` leaves none."""
+    count = round(config.validation_share * fields.shape[0])
+    if config.validation_share and (valid := part_of(config.file, "valid")):
+        return fields, _read(config, valid)
+    if not count or count == fields.shape[0]:
+        return fields, None
+    rows = slice(0, -count), slice(-count, None)
+    training, validation = (take_trajectories(fields, part) for part in rows)
+    return training, validation
+
+
 def _read(config: Any, file: str) -> FieldSet:
     named = equation(config.equation).name if config.equation else ""
-    fields = complete(read(file, config.axes), config.boundaries, config.dt, config.dx)
+    # Runs of earlier versions have neither.
+    kept = {"every": getattr(config, "every", 1), "channels": getattr(config, "channels", ())}
+    found = read(file, config.axes, **kept)
+    fields = complete(found, config.boundaries, config.dt, config.dx)
     return fields._replace(equation=named or fields.equation)

@@ -24,7 +24,7 @@ from .comparison import Baseline, Comparison, linear, low_pass, solver, solver_c
 from .constant import changing, check_constant
 from .emulator import persistence
 from .evaluation import Holdout
-from .fieldset import FieldSet, take_trajectories
+from .fieldset import FieldSet
 from .fitting import Fitted, fit
 from .flows import find_flow
 from .frames import narrowed
@@ -33,7 +33,7 @@ from .operators import Resnet
 from .precision import Precision, Shard
 from .registries import NETWORKS, OBJECTIVES
 from .report import make_report
-from .split import split_files
+from .split import split_files, with_validation
 from .training import Training
 from .training_fields import hold_fields
 from .units import standardised
@@ -45,10 +45,11 @@ class TrainConfig:
 
     Attributes:
         file: trajectories in the layout of PDEArena (on one axis or NavierStokes2D), The Well,
-            PDEBench, PDEgym or APEBench, or a plain array (.npy, .npz with u, dt, dx, ...).
-            Channels that are constant in time (a force, a mask) are seen and not predicted.
-        test: another file, to test on; left out, the last trajectories of `file`, or the last
-            frames of a single one.
+            PDEBench, PDEgym or APEBench, or a plain array (.npy, .npz with u, dt, dx, ...); a
+            folder, a pattern, or several with commas between. Channels that are constant in time
+            (a force, a mask) are seen and not predicted.
+        test: another file, to test on; left out, `test` of a folder in The Well's layout, else the
+            last trajectories of `file`, or the last frames of a single one.
         test_share: their share.
         objective: mse, pushforward, unrolled, sobolev, correction, refiner or crps, and its
             settings.
@@ -87,6 +88,9 @@ class TrainConfig:
         dt: time between frames, where the file does not have it.
         dx: distance between points, for all axes or one for each, where the file does not have it.
         axes: of space, of a plain array whose shape does not say.
+        every: of that many frames of the file the first is kept; `stride` keeps the others as
+            starts of windows.
+        channels: names of those to keep; left out, all.
     """
 
     file: str = ""
@@ -117,12 +121,14 @@ class TrainConfig:
     dt: float | None = number(None, above=0)
     dx: tuple[float, ...] = number((), above=0)
     axes: int | None = number(None, least=1, most=3)
+    every: int = positive(1)
+    channels: tuple[str, ...] = ()
 
 
 def prepare(config: TrainConfig) -> list[str]:
     """Look into the files before anything is written; what they hold."""
     train_set, test_set = split(config)
-    training, validation = with_validation(train_set, config.validation_share)
+    training, validation = with_validation(config, train_set)
     _, frames, channels, *grid = train_set.shape
     validated = f"{validation.shape[0]:,} to validate on" if validation else "none to validate on"
     return [
@@ -180,7 +186,7 @@ def fitted_to(
     config: TrainConfig, objective: Any, train_set: FieldSet, context: RunContext
 ) -> Fitted:
     """An emulator of an objective, trained with the settings of the run."""
-    training, validation = with_validation(train_set, config.validation_share)
+    training, validation = with_validation(config, train_set)
     return fit(
         objective,
         training,
@@ -207,16 +213,6 @@ def fitted_to(
         stream=config.stream,
         on_divergence=config.on_divergence,
     )
-
-
-def with_validation(fields: FieldSet, share: float) -> tuple[FieldSet, FieldSet | None]:
-    """Trajectories to learn from, and the last ones to validate on; None where that leaves none."""
-    count = round(share * fields.shape[0])
-    if not count or count == fields.shape[0]:
-        return fields, None
-    rows = slice(0, -count), slice(-count, None)
-    training, validation = (take_trajectories(fields, part) for part in rows)
-    return training, validation
 
 
 def cut_note(name: str, cuts: np.ndarray, count: int) -> str:

@@ -16,12 +16,14 @@ from .stored import positions
 ENDINGS = (".h5", ".hdf5", ".nc", ".npy", ".npz")
 
 
-def files_of(paths: str | Path | Sequence[str | Path]) -> list[Path]:
-    """The files of a name, a folder, a pattern (`runs/*.hdf5`) or a list of those, in order."""
-    if not isinstance(paths, str | Path):
-        return [file for path in paths for file in files_of(path)]
-    path = Path(paths)
+def files_of(name: str | Path) -> list[Path]:
+    """The files of a name, a folder, a pattern (`runs/*.hdf5`) or several of those with commas
+    between, in order. Of a folder that is split (`part_of`), those to train on."""
+    path = Path(name)
+    if "," in str(name) and not path.exists():
+        return [file for one in str(name).split(",") for file in files_of(one)]
     if path.is_dir():
+        path = Path(part_of(path, "train") or path)
         found = sorted(file for file in path.iterdir() if file.suffix in ENDINGS)
         if not found:
             expected = f"a file that ends in {', '.join(ENDINGS)}"
@@ -34,6 +36,15 @@ def files_of(paths: str | Path | Sequence[str | Path]) -> list[Path]:
             raise DataError(path, "pattern", "no file", "files of fields that match it")
         return found
     return [path]
+
+
+def part_of(name: str | Path, split: str) -> str:
+    """A split's folder in one of The Well, with `data/train`, `valid` and `test`, or these alone;
+    "" where there is none."""
+    for folder in (Path(name) / "data", Path(name)):
+        if (folder / "train").is_dir() and (folder / split).is_dir():
+            return str(folder / split)
+    return ""
 
 
 def joined(sets: Sequence[FieldSet]) -> FieldSet:

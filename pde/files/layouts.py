@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 
 import h5py
 
-from jaxrl_rollouts.errors import DataError, one_line
+from jaxrl_rollouts.errors import ConfigError, DataError, one_line
 from jaxrl_rollouts.foreign import check_file
 from jaxrl_rollouts.hdf5 import open_hdf5
 
-from ..fieldset import FieldSet
+from ..constant import named
+from ..fieldset import FieldSet, take_frames
 from ..registries import LAYOUTS
 from .apebench import MAGIC, is_described, read_apebench
 from .arrays import read_arrays
@@ -77,25 +78,47 @@ PDEGYM = _hdf5(pdegym_key, read_pdegym)
 PDEBENCH = _hdf5(pdebench_kind, read_pdebench)
 
 
-def read(paths: str | Path | Sequence[str | Path], axes: int | None = None) -> FieldSet:
+def read(
+    paths: str | Path | Sequence[str | Path],
+    axes: int | None = None,
+    *,
+    every: int = 1,
+    channels: Sequence[str] = (),
+) -> FieldSet:
     """Look into a file of any known layout; `FieldSet.layout` is its name.
 
         fields = read("wave.hdf5")
         fields = read("data/train")              # all files of the folder
-        fields = read(["nu_1.hdf5", "nu_2.hdf5"])  # or "nu_*.hdf5"
+        fields = read("datasets/NAME")           # of data/train, valid and test the first
+        fields = read(["nu_1.hdf5", "nu_2.hdf5"])  # or "nu_*.hdf5", or "nu_1.hdf5,nu_2.hdf5"
         fields = read("ks22")                    # a set of the package (`problems.PROBLEMS`)
 
     Args:
         paths: a file; or a folder, a pattern or a list, whose trajectories stand one after the
             other, with the parameters of all.
         axes: of space, of plain arrays whose shape does not say (`from_arrays`).
+        every: of that many frames the first is kept, and `dt` is as many times longer.
+        channels: names of those to keep, in this order; none keeps all.
 
     Raises:
+        ConfigError: no such channel, or `every` below 1.
         DataError: no known layout, one that does not hold what it should, or files that differ.
     """
-    if isinstance(paths, str) and paths in PROBLEMS and not Path(paths).exists():
-        return read_problem(paths)
-    return joined([_read(path, axes) for path in files_of(paths)])
+    if every < 1:
+        raise ConfigError("every", every, "at least 1")
+    listed_ = [paths] if isinstance(paths, str | Path) else paths
+    sets = [one for path in listed_ for one in _sets(path, axes)]
+    if not sets:
+        raise ConfigError("paths", paths, "a file, or several")
+    found = joined(sets)
+    found = take_frames(found, slice(None, None, every)) if every > 1 else found
+    return named(found, channels) if channels else found
+
+
+def _sets(path: str | Path, axes: int | None) -> list[FieldSet]:
+    if path in PROBLEMS and not Path(path).exists():
+        return [read_problem(str(path))]
+    return [_read(file, axes) for file in files_of(path)]
 
 
 def _read(path: Path, axes: int | None) -> FieldSet:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from jaxrl_rollouts.errors import CheckpointError, DataError
 from jaxrl_rollouts.pde.files import from_arrays, read
 from jaxrl_rollouts.pde.fitting import fit
 from jaxrl_rollouts.pde.operators import Resnet
-from jaxrl_rollouts.pde.rolling import check_domain, frames_per_step
+from jaxrl_rollouts.pde.rolling import check_domain, frames_per_step, starts
 from jaxrl_rollouts.pde.saved import load_emulator
 from jaxrl_rollouts.pde.trained import TrainedEmulator
 
@@ -98,6 +99,18 @@ def test_in_a_plane_with_walls_the_name_of_what_comes_fits(
     own = fit("mse", "plane.npz", network=TINY, steps=1).emulator
     cli.dispatch(["pde", "roll", str(own.save("emulator")), "plane.npz", "--steps", "2"])
     assert read("rolled.npz").boundaries == tuple(kinds)
+
+
+def test_of_a_file_with_further_channels_the_emulators_are_taken(
+    trained: TrainedEmulator, tmp_path: Path
+) -> None:
+    facts, path = {**trained.facts, "channel_names": ["v"]}, tmp_path / "a.npz"
+    own = replace(trained, facts=facts)
+    u = np.concatenate([waves(5), 2 * waves(5)], 2)
+    np.savez(path, u=u, dt=0.25, dx=0.1, channels=["u", "v"])
+    np.testing.assert_array_equal(starts(str(path), None, own).array(), u[:, :, 1:])
+    other = replace(trained, facts={**facts, "channel_names": ["w"]})
+    assert starts(str(path), None, other).shape[2] == 2
 
 
 def test_parameters_that_did_not_vary_are_kept_and_compared(tmp_path: Path) -> None:

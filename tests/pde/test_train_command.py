@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from jaxrl_rollouts import plugins
+from jaxrl_rollouts.cli import main as main_of_commands
 from jaxrl_rollouts.cli.main import main
 from jaxrl_rollouts.cli.options import parse_run
 from jaxrl_rollouts.config_json import from_json, to_json
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.pde import Fno, Mse, Refiner, Resnet
+from jaxrl_rollouts.pde import Fno, Mse, Refiner, Resnet, commands
+from jaxrl_rollouts.pde.split import split_files, with_validation
 from jaxrl_rollouts.pde.train_command import TrainConfig
 from jaxrl_rollouts.record.files import write_json_atomically
 from jaxrl_rollouts.record.folder import RunFolder
@@ -44,6 +48,43 @@ def test_options_are_those_of_the_chosen_network_and_objective() -> None:
         parsed(*asked, "--network.blocks", "2")
     with pytest.raises(ConfigError, match="did you mean fno"):
         parsed("--network", "fmo")
+
+
+@pytest.mark.parametrize("inner", ["data", ""])
+def test_a_folder_that_is_split_trains_validates_and_tests_on_its_parts(
+    tmp_path: Path, inner: str
+) -> None:
+    for split, rows in (("train", 4), ("valid", 2), ("test", 3)):
+        folder = tmp_path / inner / split
+        folder.mkdir(parents=True)
+        for D in (1.0, 2.0):
+            u = np.random.default_rng(rows).normal(size=(rows, 5, 8))
+            np.savez(folder / f"D_{D}.npz", u=u, dt=0.1, dx=0.5, D=D)
+    config = TrainConfig(file=str(tmp_path))
+    train, test = split_files(config)
+    training, validation = with_validation(config, train)
+    assert validation is not None and validation.path.parent == tmp_path / inner / "valid"
+    assert (training.shape[0], validation.shape[0], test.shape[0]) == (8, 4, 6)
+    assert test.path.parent == tmp_path / inner / "test"
+    assert with_validation(replace(config, validation_share=0.0), train) == (train, None)
+    assert split_files(replace(config, test=str(tmp_path / inner / "valid")))[1].shape[0] == 4
+    shorter = replace(config, every=2)
+    for part in (*split_files(shorter), with_validation(shorter, train)[1]):
+        assert part is not None and part.shape[1] == 3 and part.dt[0] == pytest.approx(0.2)
+
+
+def test_files_one_after_the_other_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(main_of_commands, "dispatch", asked.append)
+    commands.main(["train", "a.h5", "b.h5", "--steps", "5"], "pde")
+    commands.main(["train", "--file", "a.h5"], "pde")
+    assert asked == [
+        ["run", "pde_train", "--file", "a.h5,b.h5", "--steps", "5"],
+        ["run", "pde_train", "--file", "a.h5"],
+    ]
+    assert commands.one_file(["roll", "RUN", "a", "b", "--rows", "2"], 2) == [
+        *("roll", "RUN", "a,b", "--rows", "2")
+    ]
 
 
 def test_a_network_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxrl_rollouts import pde
-from jaxrl_rollouts.errors import DataError
+from jaxrl_rollouts.errors import ConfigError, DataError
+from jaxrl_rollouts.pde.constant import named
 from jaxrl_rollouts.pde.fieldset import condition_values
 from jaxrl_rollouts.pde.files import read, read_apebench, read_pdebench, read_pdegym, write_apebench
 
@@ -262,7 +263,8 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_folder_a_pattern_and_a_list_are_one_set(folder: Path) -> None:
     listed = [folder / f"d_{i}.npz" for i in range(3)]
-    for kept in (folder, str(folder), folder / "d_*.npz", f"{folder}/d_?.npz", listed):
+    commas = ",".join(map(str, listed))
+    for kept in (folder, str(folder), folder / "d_*.npz", f"{folder}/d_?.npz", listed, commas):
         fields = pde.read(kept)
         assert fields.shape == U.shape
         np.testing.assert_array_equal(fields.array(), U)
@@ -276,6 +278,28 @@ def test_a_folder_a_pattern_and_a_list_are_one_set(folder: Path) -> None:
 def test_trajectories_are_read_alone(folder: Path, rows: object, frames: object) -> None:
     picked = [np.atleast_1d(np.arange(n)[i]) for n, i in zip((7, 5), (rows, frames), strict=True)]
     np.testing.assert_array_equal(pde.read(folder).read(rows, frames), U[np.ix_(*picked)])
+
+
+def test_some_frames_and_some_channels(folder: Path) -> None:
+    found = pde.read(folder, every=2, channels=("u_1",))
+    np.testing.assert_array_equal(found.array(), U[:, ::2, 1:])
+    np.testing.assert_array_equal(found.read([6, 0], slice(1, 3)), U[[6, 0], 2::2, 1:])
+    np.testing.assert_allclose(found.dt, 0.2 * found.parameters["D"])
+    assert found.channels == ("u_1",)
+    turned = pde.read(folder, channels=("u_1", "u_0"))
+    np.testing.assert_array_equal(turned.array(), U[:, :, ::-1])
+    with pytest.raises(ConfigError, match="channels: found 'v', expected one of u_0, u_1"):
+        pde.read(folder, channels=("v",))
+    with pytest.raises(ConfigError, match="every: found 0"):
+        pde.read(folder, every=0)
+    with pytest.raises(ConfigError, match="paths"):
+        pde.read([])
+
+
+def test_a_set_without_some_channels_names_no_equation() -> None:
+    own = pde.from_arrays(U, dt=0.1)._replace(equation="gray_scott_2d")
+    assert named(own, own.channels).equation == "gray_scott_2d"
+    assert named(own, own.channels[:1]).equation == ""
 
 
 def test_a_parameter_that_differs_between_files_is_a_condition(folder: Path) -> None:
