@@ -9,7 +9,14 @@ import pytest
 
 from jaxrl_rollouts import pde
 from jaxrl_rollouts.pde.files import problems
-from jaxrl_rollouts.pde.files.problems import PROBLEMS, Problem, digest, file_of, read_problem
+from jaxrl_rollouts.pde.files.problems import (
+    PROBLEMS,
+    Problem,
+    digest,
+    file_of,
+    read_problem,
+    varying,
+)
 
 SMALL = {"trajectories": 3, "points": 16, "frames": 4, "burn_in": 0}
 
@@ -60,6 +67,15 @@ def test_other_numbers_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez(file_of("own"), u=u, axes=1, boundaries="wall")
     with pytest.warns(UserWarning, match=expected):
         read_problem("own")
+
+
+@pytest.mark.parametrize("axes", [1, 2])
+def test_trajectories_that_became_uniform_are_left_out(axes: int) -> None:
+    u = np.random.default_rng(0).normal(size=(4, 3, 2, *(8,) * axes))
+    u[1, -1] = 0.7  # both channels
+    u[2, -1, 0] = 0.7  # one of them
+    u[3, 0] = 0.7  # at first
+    assert varying(u, axes).tolist() == [True, False, True, True]
 
 
 def test_a_file_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
