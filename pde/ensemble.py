@@ -162,7 +162,8 @@ def calibrate(
         raise DataError("calibrate", "true_valid_time", found, f"0 to {steps} steps")
     if count < 2 / miss - 1e-9:
         least = math.ceil(2 / miss - 1e-9)
-        hint = f"miss {2 / count:.2g} is the smallest for as many" if count > 2 else ""
+        hint = "more of them (`pde roll`: --calibration FILE)"
+        hint += f"; miss {2 / count:.2g} is the smallest for as many" if count > 2 else ""
         raise ConfigError("trajectories", count, f"at least {least} for miss={miss}", hint)
     lowest = np.minimum.accumulate(np.where(np.isfinite(curves), curves, -1.0), 0)
     at = np.minimum(true.astype(int), steps - 1)
