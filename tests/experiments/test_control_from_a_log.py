@@ -51,6 +51,9 @@ def test_half_of_the_worlds_have_a_threshold_and_one_penalty_is_none() -> None:
     limits = worlds.uncertainty_threshold
     assert given["seeds"] == 4 and np.isinf(limits[:2]).all()
     np.testing.assert_allclose(limits[2:], [np.max(x) for x in spread], rtol=1e-5)
+    remembered = study.in_worlds(SMOKE, SMOKE.neubay, data, fitted)
+    stops = remembered["world_models"].uncertainty_threshold
+    assert "seeds" not in remembered and np.array_equal(stops, limits[2:])
     mean = float(np.mean([np.mean(x) for x in spread]))
     want: Any = (0.0, SMOKE.penalty / mean)
     np.testing.assert_allclose(given["sweep"]["penalty"], want, rtol=1e-5)
