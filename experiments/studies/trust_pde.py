@@ -240,9 +240,7 @@ def _flow(one: Simulation) -> Config:
     )
 
 
-_DECAYING = replace(
-    _FLOW, equation="navier_stokes_2d", parameter_range=(1e-3, 1e-3), burn_in=0, substeps=20
-)
+_DECAYING = replace(_FLOW, equation="navier_stokes_2d", parameter_range=(1e-3, 1e-3), burn_in=0)
 PRESETS = {
     "smoke": Config(
         seeds=3,
