@@ -21,12 +21,10 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import Dense
 
 from ..emulator import FieldNetwork, FieldShape
+from .convolution import Padding, convolution, products
 from .layers import (
     Embedding,
     Form,
-    Padding,
-    _conv,
-    _matmul,
     field_network,
     gelu,
     paddings,
@@ -159,7 +157,7 @@ class Mixup(nn.Module):
         kernel = self.param(
             "kernel", identity, (self.width, self.width, *x.shape[-1:], *x.shape[-1:])
         )
-        apply = _matmul if use_matmul(self.form) else _conv
+        apply = products if use_matmul(self.form) else convolution
         return apply(x, kernel, 1, 1, self.padding)
 
 

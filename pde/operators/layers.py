@@ -1,7 +1,7 @@
 """What the operators share: convolutions over any axes, and embeddings. Channels come last inside.
 
-On a CPU a short convolution is a matrix product of shifted copies: XLA's own convolution is many
-times slower there inside a scan. Both forms hold the same parameters.
+On a CPU a short convolution is a matrix product of shifted copies: the gradients of XLA's own are
+many times slower there inside a scan (jax issue 12868). Both forms hold the same parameters.
 """
 
 from __future__ import annotations
@@ -22,12 +22,10 @@ from jaxrl_rollouts.networks import Dense, uniform_fan_in
 
 from ..boundaries import ends_of
 from ..emulator import FieldNetwork, FieldShape, kind_and_settings
+from .convolution import Padding, convolution, products, shifted
 
 Form = Literal["auto", "matmul", "conv"]
-# What lies beyond the ends of an axis: the other end, nothing, or the last value; LOW|HIGH.
-Padding = Literal["periodic", "zero", "edge", "zero|edge", "edge|zero"]
 CIRCLE: tuple[Padding, ...] = ("periodic",)
-_PAD = {"zero": "constant", "edge": "edge"}
 zeros = nn.initializers.zeros
 torch_default = uniform_fan_in()
 
@@ -69,77 +67,6 @@ def use_matmul(form: Form) -> bool:
     return form == "matmul" or (form == "auto" and jax.default_backend() == "cpu")
 
 
-def _shifted(x: jax.Array, by: int, axis: int, padding: Padding) -> jax.Array:
-    """`y[r] = x[r + by]` along an axis that goes on as of `padding`."""
-    if padding == "periodic" or by == 0:
-        return jnp.roll(x, -by, axis) if by else x
-    wide, begin = _extended(x, abs(by), axis, padding), abs(by) + by
-    return jax.lax.slice_in_dim(wide, begin, begin + x.shape[axis], axis=axis)
-
-
-def _extended(x: jax.Array, reach: int, axis: int, padding: Padding) -> jax.Array:
-    """`reach` more points before and behind an axis."""
-    if padding == "periodic":
-        points = x.shape[axis]
-        before = jax.lax.slice_in_dim(x, points - reach, points, axis=axis)
-        behind = jax.lax.slice_in_dim(x, 0, reach, axis=axis)
-        return jnp.concatenate([before, x, behind], axis)
-    low, _, high = padding.partition("|")
-    for mode, sides in ((low, (reach, 0)), (high or low, (0, reach))):
-        beyond = [(0, 0)] * x.ndim
-        beyond[axis] = sides
-        x = jnp.pad(x, beyond, mode=_PAD[mode])
-    return x
-
-
-def _matmul(
-    x: jax.Array, kernel: jax.Array, stride: int, dilation: int, padding: tuple[Padding, ...]
-) -> jax.Array:
-    """Copies shifted along the last axis beside each other; along the others, products are moved.
-
-    A product for every offset along the leading axes, moved there and added up: of the forms that
-    a CPU runs well inside a scan, the fastest.
-    """
-    axes, half = len(padding), kernel.shape[0] // 2
-    offsets = [(i - half) * dilation for i in range(kernel.shape[0])]
-    shifted = [_shifted(x, by, x.ndim - 2, padding[-1]) for by in offsets]
-    columns = jnp.concatenate([s[..., ::stride, :] for s in shifted], -1)
-
-    def moved(values: jax.Array, index: tuple[int, ...]) -> jax.Array:
-        for axis, i in enumerate(index):
-            at = values.ndim - 1 - axes + axis
-            values = _shifted(values, offsets[i], at, padding[axis])
-            values = values[(slice(None),) * at + (slice(None, None, stride),)]
-        return values
-
-    parts = []
-    for index in itertools.product(range(kernel.shape[0]), repeat=axes - 1):
-        weights = kernel[index].reshape(-1, kernel.shape[-1])
-        # The fewer rows first: a product is moved, but what a stride drops is not multiplied.
-        done = moved(columns @ weights, index) if stride == 1 else moved(columns, index) @ weights
-        parts.append(done)
-    return functools.reduce(operator.add, parts)
-
-
-def _conv(
-    x: jax.Array, kernel: jax.Array, stride: int, dilation: int, padding: tuple[Padding, ...]
-) -> jax.Array:
-    axes, reach = len(padding), kernel.shape[0] // 2 * dilation
-    padded = x
-    for axis, kind in enumerate(padding):
-        padded = _extended(padded, reach, x.ndim - 1 - axes + axis, kind)
-    lead, space = padded.shape[: -1 - axes], "XYZ"[:axes]
-    out = jax.lax.conv_general_dilated(
-        padded.reshape(-1, *padded.shape[-1 - axes :]),
-        kernel,
-        (stride,) * axes,
-        "VALID",
-        rhs_dilation=(dilation,) * axes,
-        dimension_numbers=(f"N{space}C", f"{space}IO", f"N{space}C"),
-    )
-    return out.reshape(*lead, *out.shape[1:])
-
-
 class PeriodicConv(nn.Module):
     """Convolution over axes of space, `[..., *N, Cin] -> [..., *N / stride, features]`; odd widths.
 
@@ -165,7 +92,7 @@ class PeriodicConv(nn.Module):
         shape = (*(self.width,) * axes, x.shape[-1], self.features)
         kernel = self.param("kernel", self.kernel_init, shape)
         bias = self.param("bias", zeros, (self.features,))
-        apply = _matmul if use_matmul(self.form) else _conv
+        apply = products if use_matmul(self.form) else convolution
         return apply(x, kernel, self.stride, self.dilation, self.padding) + bias
 
 
@@ -195,7 +122,7 @@ class PeriodicUpsample(nn.Module):
             for taps in itertools.product(*(_TAPS[p] for p in phase)):
                 moved = x
                 for axis, (_, by) in enumerate(taps):
-                    moved = _shifted(moved, by, len(lead) + axis, self.padding[axis])
+                    moved = shifted(moved, by, len(lead) + axis, self.padding[axis])
                 parts.append(moved @ kernel[tuple(i for i, _ in taps)])
             return functools.reduce(operator.add, parts)
 

@@ -21,11 +21,10 @@ from jaxrl_rollouts import draws
 from jaxrl_rollouts.networks import Dense
 
 from ..spectral import lengths, waves
+from .convolution import Padding, extended
 from .fno import SpectralConv
 from .layers import (
     Form,
-    Padding,
-    _extended,
     at_least_float32,
     gelu,
     torch_default,
@@ -56,7 +55,7 @@ class Depthwise(nn.Module):
         kernel = self.param("kernel", torch_default, (*(self.width,) * axes, features))
         wide = x
         for axis, kind in enumerate(self.padding):
-            wide = _extended(wide, self.width // 2, axis, kind)
+            wide = extended(wide, self.width // 2, axis, kind)
         if use_matmul(self.form):
             parts = []
             for at in itertools.product(range(self.width), repeat=axes):
