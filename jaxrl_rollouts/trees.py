@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -31,6 +32,11 @@ def equations(program: Any) -> Iterator[Any]:
     """Every equation of a jaxpr and of those within it; a loop's body once."""
     for equation in program.eqns:
         yield equation
+        # A primitive of ours that is compiled as a function, as in `pde/operators/convolution.py`.
+        if work := getattr(equation.primitive, "stands_for", None):
+            given = (each.aval for each in equation.invars)
+            inner = jax.make_jaxpr(functools.partial(work, **equation.params))(*given)
+            yield from equations(inner.jaxpr)
         params = list(equation.params.values())
         for value in jax.tree.leaves(params, is_leaf=lambda v: hasattr(v, "jaxpr")):
             inner = getattr(value, "jaxpr", value)

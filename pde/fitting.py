@@ -42,7 +42,7 @@ from .registries import OBJECTIVES
 from .step_sizes import strided
 from .streaming import windows_feed
 from .trained import Range, TrainedEmulator
-from .training import Training, make_training, over_space, training_of
+from .training import Training, make_training, over_devices, training_of
 from .training_fields import FieldsLike, fieldset_of, hold_fields, parted
 from .units import (
     channel_units,
@@ -225,7 +225,7 @@ def fit(
         units_per_iteration=training.per_iteration,
         evaluate=validated,
         evaluate_every=max(1, functions.iterations // often) if validated else None,
-        mesh=over_space(training, u.shape[3]),
+        mesh=over_devices(training, u.shape[3]),
         batch_axis=(BATCH, training.batch),
         context=context,
         about=learned_from(own, config, training),

@@ -13,7 +13,7 @@ from jaxrl_rollouts.trees import PyTree
 from .emulator import Conditions, FieldNetwork
 
 Precision = Literal["float32", "bfloat16"]
-Shard = Literal["seeds", "space"]
+Shard = Literal["seeds", "batch", "space"]
 
 
 @functools.lru_cache(maxsize=32)

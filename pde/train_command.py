@@ -59,7 +59,8 @@ class TrainConfig:
         lr: learning rate after the warm-up.
         precision: of a network's computations in training: float32 or bfloat16.
         remat: gradients window by window, activations computed again: for large grids.
-        shard: what is spread over devices: seeds, or the first axis of space: for large grids.
+        shard: what is spread over devices: seeds; batch, the windows of each step, for one seed; or
+            the first axis of space, for large grids.
         seeds: emulators trained side by side.
         seed: decides everything that is drawn.
         validation_share: share of the training trajectories on which the error is measured while

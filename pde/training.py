@@ -48,8 +48,11 @@ class Training:
             what is saved and rolled are float32.
         remat: gradients window by window, activations computed again: one window's at a time are
             in memory, for a third more computation.
-        shard: what is spread over devices: seeds; or `space`, the first axis of space of each
-            window, for grids whose activations one device cannot hold. Data stay whole on each.
+        shard: what is spread over devices: seeds; `batch`, the windows of each gradient step, which
+            one seed's training gains from, CPU cores included (`prepare`); or `space`, the first
+            axis of space of each window, for grids whose activations one device cannot hold. Data
+            stay whole on each. Sums are then taken in another order: on as many devices results
+            are the same bits, on others not.
     """
 
     steps: int = positive(20_000)
@@ -120,17 +123,23 @@ def make_training(emulator: Emulator, config: Training) -> AveragedTraining:
     )
 
 
-def over_space(training: Training, points: int) -> Mesh | None:
-    """Devices over the first axis of space, where it is to be spread and there are several.
+def over_devices(training: Training, points: int) -> Mesh | None:
+    """Devices over windows or their first axis of space, where it is to be spread and there are
+    several.
 
     Raises:
-        ConfigError: no number of devices divides its `points`.
+        ConfigError: no number of devices divides the `batch`, or the `points` of the axis.
     """
-    if training.shard != "space" or len(jax.devices()) == 1:
+    kinds = {
+        "batch": (BATCH, training.batch, f"a batch of {training.batch}"),
+        "space": (SPACE, points, f"a first axis of space of {points} points"),
+    }
+    if training.shard not in kinds or len(jax.devices()) == 1:
         return None
-    if (mesh := mesh_along(SPACE, points)) is None:
-        expected = f"a first axis of space that devices divide evenly, not {points} points"
-        raise ConfigError("shard", training.shard, expected, 'take "seeds"')
+    axis, size, found = kinds[training.shard]
+    if (mesh := mesh_along(axis, size)) is None:
+        expected = "what devices divide evenly"
+        raise ConfigError("shard", f"{training.shard}, {found}", expected, 'take "seeds"')
     return mesh
 
 

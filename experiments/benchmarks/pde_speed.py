@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from jaxrl_rollouts.compare.claims import add_claim
 from jaxrl_rollouts.pde.operators import Fno, Resnet, Unet
 from jaxrl_rollouts.record.context import RunContext
@@ -24,7 +26,7 @@ from jaxrl_rollouts.reports.report import Report
 from ..catalogue import GOALS, LISTINGS
 from . import pde_speed_cells as cells
 from . import timing
-from .pde_speed_cells import COMPARED, NEEDS, Case, Config, Networks, Work
+from .pde_speed_cells import COMPARED, NEEDS, SPREAD, Case, Config, Networks, Work
 from .timing import Timing
 
 KINDS = {"training": "train", "rollout": "roll"}
@@ -36,7 +38,7 @@ def run(config: Config, context: RunContext) -> Report:
     left_out = {f"{peer}_python": needs for peer, needs in NEEDS.items()}
     report = timing.start_report(context, config, left_out)
     peak = timing.matmul_peak()
-    for compared in COMPARED:
+    for compared in config.tables:
         timings = [
             (case, cells.time_case(config, context, compared, case))
             for case in cells.cases(config, compared)
@@ -69,17 +71,22 @@ def show_against(
         operations["rollout"] = case.work.fields * forward
         for kind, asked in KINDS.items():
             rates = each.rates.of(asked)
-            ours, *others = rates
+            spread, ours = rates.pop(SPREAD, None), "ours"
+            others = [who for who in rates if who != ours]
             median = rates.median(ours)
             row = {**each.columns["both"], "ours": median, "ms a step": 1e3 / median}
             row["% of peak"] = 100.0 * operations[kind] * median / peak
-            row |= {who: rates.median(who) for who in others}
+            row |= {who: rates.median(who) for who in others} | rates.cpu_columns()
             if others:
                 claim = f"{kind}, {case.name}: {goal:g} times {peer}"
                 means = "steps per second against {best}: same network, batch and grid"
                 row["ratio"] = timing.claim_times(
                     report, claim, rates, ours, times=goal, means=means
                 )
+            if spread is not None:
+                row[SPREAD] = float(np.median(spread))
+            if spread is not None and others:
+                row["ratio, batch over cores"] = rates.of_best(spread, others)
             rows[kind].append(row | each.columns[kind])
         if compared == "torch":
             share = 100.0 * operations["training"] * each.rates["train", "ours"] / peak

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from jaxrl_rollouts import devices, loop
 from jaxrl_rollouts.configs import positive
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.group_norm import GroupNorm
 from jaxrl_rollouts.networks import parameter_count
 from jaxrl_rollouts.pde.emulator import FIRST_INDEX, FieldNetwork, FieldShape
@@ -21,7 +22,7 @@ from jaxrl_rollouts.pde.fieldset import Fields
 from jaxrl_rollouts.pde.objectives import Mse
 from jaxrl_rollouts.pde.operators import Fno, Resnet, Unet
 from jaxrl_rollouts.pde.operators.layers import PeriodicConv, field_network
-from jaxrl_rollouts.pde.training import Training, make_training
+from jaxrl_rollouts.pde.training import Training, make_training, over_devices
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
@@ -36,6 +37,7 @@ from .peer import (
     time_beside,
 )
 
+SPREAD = "ours, batch over cores"
 CHANNELS, SCALE = 1, 0.2  # the residual scale: speed does not depend on it
 
 
@@ -107,6 +109,7 @@ class Config:
     """What is timed. An empty `torch_python`, say, leaves that peer out.
 
     Attributes:
+        tables: which comparisons: torch, apebench, plane, neuralop.
         widths: of the ResNets on one axis; the rest of them is `blocks` and `dilation_factor`.
         blocks: of those.
         dilation_factor: power of two of the widest dilation, as APEBench counts.
@@ -123,6 +126,7 @@ class Config:
         neuralop_python: an interpreter with neuraloperator; empty leaves it out.
     """
 
+    tables: tuple[str, ...] = tuple(COMPARED)
     widths: tuple[int, ...] = (32, 64)
     blocks: int = positive(2)
     dilation_factor: int = 3
@@ -141,6 +145,8 @@ class Config:
     def validate(self) -> None:
         for peer, needs in NEEDS.items():
             check_interpreter(f"{peer}_python", getattr(self, f"{peer}_python"), needs)
+        if unknown := set(self.tables) - set(COMPARED):
+            raise ConfigError("tables", sorted(unknown), f"of {', '.join(COMPARED)}")
 
     @property
     def dilations(self) -> tuple[int, ...]:
@@ -253,12 +259,14 @@ class Ours(NamedTuple):
     Attributes:
         net, params: the raw network, with noise on all parameters.
         train: number of seeds -> a timed training.
+        spread: one seed's, its batch over the devices; None where there is one.
         roll: rolls `work.fields` fields out.
     """
 
     net: FieldNetwork
     params: PyTree
     train: Callable[[int], loop.Trained]
+    spread: Callable[[], loop.Trained] | None
     roll: Callable[[], jax.Array]
 
     def outputs(self, space: tuple[int, ...]) -> Outputs:
@@ -278,6 +286,7 @@ def make_ours(case: Case) -> Ours:
     emulator, updates = Mse().make(net, SCALE), work.updates
     budget: dict[str, Any] = {"steps": updates, "per_iteration": updates, "warmup": updates // 10}
     training = make_training(emulator, Training(**budget, batch=work.batch))
+    apart = Training(**budget, batch=work.batch, shard="batch")
     shape = (work.trajectories, work.frames, CHANNELS, *space)
     none = jnp.zeros((work.trajectories, 0))
     data = Fields(jax.random.normal(jax.random.key(0), shape), none)
@@ -290,8 +299,10 @@ def make_ours(case: Case) -> Ours:
     roll = jax.jit(
         lambda p, s, g, k: roll_emulator(emulator, p, s, g, k, work.steps)[:, : work.fields]
     )
-    train = timing.trainer(training, data)
-    return Ours(net, params, train, lambda: roll(weights, start, given, jax.random.key(4)))
+    train, spread = timing.trainer(training, data), None
+    if (over := over_devices(apart, space[0])) is not None:
+        spread = functools.partial(timing.trainer(make_training(emulator, apart), data, over), 1)
+    return Ours(net, params, train, spread, lambda: roll(weights, start, given, jax.random.key(4)))
 
 
 def time_case(config: Config, context: RunContext, compared: str, case: Case) -> timing.Timing:
@@ -303,9 +314,13 @@ def time_case(config: Config, context: RunContext, compared: str, case: Case) ->
     ours, work = make_ours(case), case.work
     training, first = timing.compile_columns(lambda: ours.train(1)), timing.timed(ours.roll)
     timers: Timers = {
-        ("train", "ours"): lambda: work.updates / ours.train(1).run_seconds,
-        ("roll", "ours"): lambda: work.steps / timing.timed(ours.roll),
+        ("train", "ours"): timing.clocked(work.updates, lambda: ours.train(1).run_seconds),
+        ("roll", "ours"): timing.clocked(work.steps, lambda: timing.timed(ours.roll)),
     }
+    if ours.spread is not None:
+        seconds = ours.spread  # narrowed, for the closure
+        seconds()  # compiles
+        timers["train", SPREAD] = timing.clocked(work.updates, lambda: seconds().run_seconds)
     settings = {**vars(work), **case.settings, "space": case.space, "channels": CHANNELS}
     settings |= {"rate": Training().lr, "scale": SCALE}
     parameters = parameter_count(ours.params)

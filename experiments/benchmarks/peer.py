@@ -28,12 +28,13 @@ from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
-from .timing import Timing, in_turns
+from .timing import Timing, Turn, in_turns
 
 PEERS = Path(__file__).parent / "peers"  # on the path of every peer
 ANSWER = "RESULT "
 SAME = 1e-3  # largest difference of two float32 implementations of a network, relative
-Timers = dict[tuple[str, Any], Callable[[], float]]  # (what is done, by whom) -> work per second
+# (what is done, by whom) -> work per second
+Timers = dict[tuple[str, Any], Callable[[], float | Turn]]
 Ways = Mapping[str, Mapping[str, Any]]  # who, in the report -> what is asked besides the kind
 Outputs = Sequence[tuple[Mapping[str, Any], Any]]  # inputs by name, and what ours makes of them
 
@@ -146,7 +147,7 @@ class Peer:
         for each in asked.values():
             self.ask(each)
         return {
-            (kind, who): lambda each=each, done=work[kind]: done / self.ask(each)["seconds"]
+            (kind, who): lambda each=each, done=work[kind]: _turn(done, self.ask(each))
             for (kind, who), each in asked.items()
         }
 
@@ -162,6 +163,8 @@ class Peer:
         if not answer["works"]:
             return ways, [f"torch.compile does not work here: {answer['why']}"]
         ways[f"{name} compiled"] = {"compiled": True, "threads": cores}
+        if cores > 1:  # what was compiled for more threads is compiled again
+            ways[f"{name} compiled, 1 thread"] = {"compiled": True, "threads": 1}
         return ways, [f"torch.compile {self.theirs.compiling} took {answer['seconds']:.0f} s."]
 
     def _gone(self) -> ConfigError:
@@ -170,6 +173,10 @@ class Peer:
         last = (self._errors.read().strip().splitlines() or ["no output"])[-1]
         expected = f"{self.theirs.needs} to run there ({last})"
         return ConfigError(self.theirs.option, self.theirs.python, expected)
+
+
+def _turn(done: int, answer: Mapping[str, float]) -> Turn:
+    return Turn(done / answer["seconds"], 1e3 * answer["cpu"] / done)
 
 
 def time_beside(

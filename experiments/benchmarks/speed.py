@@ -1,4 +1,4 @@
-"""How fast: updates, rollouts, seeds, and d3rlpy's SAC beside ours in the same run.
+"""How fast: updates, rollouts, seeds, and d3rlpy's agents and torch's GRU beside ours.
 
 Compilation is timed apart. Every figure is the median of `repeats`; ours and the peer's take turns.
 """
@@ -6,24 +6,29 @@ Compilation is timed apart. Every figure is the median of `repeats`; ours and th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxrl_rollouts import loop
+from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError, MissingExtraError
+from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
+from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.environments.base import as_model
 from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.method import AgentConfig
+from jaxrl_rollouts.offline.recurrent.memory import gru_tape
 from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import make_world_model
 from jaxrl_rollouts.record.context import RunContext
@@ -33,8 +38,10 @@ from jaxrl_rollouts.rollouts import Members, rollout
 from ..catalogue import LISTINGS
 from . import timing
 from .peer import PEERS, Theirs, Timers, check_interpreter, time_beside
+from .timing import Rates
 
 OBSERVATIONS, ACTIONS = 17, 6  # HalfCheetah's sizes
+AGENTS: Mapping[str, Any] = {"td3_bc": Td3BcConfig, "iql": IqlConfig}
 WORLDS = ("pendulum", "gymnax/Pendulum-v1", "brax/inverted_pendulum", "mujoco/HalfCheetah-v4")
 
 
@@ -59,6 +66,8 @@ class Config:
         environment_steps: that are timed.
         host_copies: side by side of those on the host.
         ensemble: the world model that is rolled.
+        agents: without critics to be counted, timed beside SAC at the largest width.
+        tape: observations that a GRU reads, half as wide as the largest width.
         peer_python: an interpreter with d3rlpy; empty leaves it out.
     """
 
@@ -78,6 +87,8 @@ class Config:
     environment_steps: int = 100
     host_copies: int = 16
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
+    agents: tuple[str, ...] = ("td3_bc", "iql")
+    tape: int = positive(2048)
     peer_python: str = ""
 
     def validate(self) -> None:
@@ -91,7 +102,9 @@ def run(config: Config, context: RunContext) -> Report:
     report, peak = timing.start_report(context, config, {}), timing.matmul_peak()
     sizes = [(width, critics) for width in config.widths for critics in config.critics]
     rows = [update_row(report, config, context, peak, *size) for size in sizes]
+    rows += [agent_row(report, config, context, name) for name in config.agents]
     report.table("gradient steps per second", rows)
+    report.table("gradients of a GRU per second", [gru_row(report, config, context)])
     report.note(
         f"One large float32 product runs at {peak / 1e9:.0f} GFLOP/s here. The column beside the "
         "rate is the share of that which one update's matrix products use; 100 % cannot be passed."
@@ -137,35 +150,89 @@ def d3rlpy_settings(config: Config, width: int, critics: int) -> dict[str, Any]:
     """What d3rlpy builds: SAC on random rows of the same shape."""
     shape = {"rows": config.rows, "observations": OBSERVATIONS, "actions": ACTIONS}
     nets = {"width": width, "layers": config.layers, "critics": critics, "batch": config.batch}
-    return {"updates": config.updates, **shape, **nets}
+    return {"agent": "sac", "updates": config.updates, **shape, **nets}
+
+
+def beside_d3rlpy(
+    report: Report, config: Config, context: RunContext, agent: AgentConfig, given: dict[str, Any]
+) -> tuple[dict[str, Any], Rates]:
+    """Columns and rates of an agent's updates, ours and d3rlpy's (`given`, its settings)."""
+    train = our_training(agent, config)
+    columns = timing.compile_columns(lambda: train(1))
+    ours: Timers = {("train", "ours"): timing.clocked(config.updates, lambda: train(1).run_seconds)}
+    ways = {"d3rlpy": {"threads": os.cpu_count()}, "d3rlpy, 1 thread": {"threads": 1}}
+    how: dict[str, Any] = {"option": "peer_python", "ways": ways}
+    work, script = {"train": config.updates}, PEERS / "d3rlpy_agents.py"
+    theirs = Theirs(config.peer_python, script, "d3rlpy", given, work, **how)
+    label = f"{given['agent']}, {given['layers']} x {given['width']}, {given['critics']} critics"
+    timed = time_beside(context, label, config.repeats, ours, theirs)
+    timed.tell(report)
+    rates = timed.rates.of("train")
+    row = {"updates/s": rates.median("ours"), **columns, **rates.cpu_columns()}
+    row |= {f"{who} updates/s": rates.median(who) for who in ways if who in rates}
+    return row, rates
 
 
 def update_row(
     report: Report, config: Config, context: RunContext, peak: float, width: int, critics: int
 ) -> dict[str, Any]:
     """Updates per second of SAC, ours and d3rlpy's with the same nets and batch; the claim."""
-    train = our_training(our_sac(config, width, critics), config)
-    columns, nets = timing.compile_columns(lambda: train(1)), f"{config.layers} x {width}"
-    ours: Timers = {("train", "ours"): lambda: config.updates / train(1).run_seconds}
-    settings, work = d3rlpy_settings(config, width, critics), {"train": config.updates}
-    ways = {"d3rlpy": {"threads": os.cpu_count()}, "d3rlpy, 1 thread": {"threads": 1}}
-    how: dict[str, Any] = {"option": "peer_python", "ways": ways}
-    theirs = Theirs(config.peer_python, PEERS / "d3rlpy_agents.py", "d3rlpy", settings, work, **how)
-    label = f"SAC, {nets}, {critics} critics"
-    timed = time_beside(context, label, config.repeats, ours, theirs)
-    timed.tell(report)
-    rates = timed.rates.of("train")
-    rate = rates.median("ours")
-    used = update_operations(config, width, critics) * rate / peak
-    row: dict[str, Any] = {"nets": nets, "critics": critics, "updates/s": rate, **columns}
-    row["% of matmul peak"] = 100.0 * used
+    given = d3rlpy_settings(config, width, critics)
+    row, rates = beside_d3rlpy(report, config, context, our_sac(config, width, critics), given)
+    nets = f"{config.layers} x {width}"
+    used = update_operations(config, width, critics) * row["updates/s"] / peak
+    row = {"nets": nets, "critics": critics, **row, "% of matmul peak": 100.0 * used}
     if "d3rlpy" in rates:
-        row |= {f"{who} updates/s": rates.median(who) for who in ways}
         # At the peak of matrix products two layers of 256 reach 5.2 and, of 10 critics, 3.4.
         times = 5.0 if width < 256 else 2.5 if critics == 2 else 2.0
         name = f"{times:g} times d3rlpy's SAC, {nets}, {critics} critics"
         means = "updates per second against {best}, same nets and batch"
         row["ratio"] = timing.claim_times(report, name, rates, "ours", times=times, means=means)
+    return row
+
+
+def agent_row(report: Report, config: Config, context: RunContext, name: str) -> dict[str, Any]:
+    """The same of an agent with its own number of critics, at the largest width."""
+    width = max(config.widths)
+    agent = AGENTS[name](hidden_dims=(width,) * config.layers)
+    given = d3rlpy_settings(config, width, 2) | {"agent": name, "options": {"gamma": 0.99}}
+    row, rates = beside_d3rlpy(report, config, context, agent, given)
+    nets = f"{name}, {config.layers} x {width}"
+    if "d3rlpy" in rates:
+        claim, means = f"twice d3rlpy's {nets}", "updates per second against {best}"
+        row["ratio"] = timing.claim_times(report, claim, rates, "ours", times=2.0, means=means)
+    return {"nets": nets} | row
+
+
+def gru_row(report: Report, config: Config, context: RunContext) -> dict[str, Any]:
+    """Gradients per second of a GRU over one tape, ours and torch's of the same widths."""
+    width, calls = max(config.widths) // 2, 10
+    cell, tape = nn.GRUCell(width), jax.random.normal(jax.random.key(0), (config.tape, width))
+    begin, starts = jnp.zeros(width), jnp.zeros(config.tape, bool)
+    params = cell.init(jax.random.key(1), begin, tape[0])["params"]
+
+    def total(params: Any, tape: jax.Array) -> jax.Array:
+        return jnp.square(gru_tape(params, tape, starts, begin)[0]).sum()
+
+    gradient = jax.jit(jax.grad(total, (0, 1)))
+    compiling = timing.timed(lambda: gradient(params, tape))
+    every = timing.clocked(
+        calls, lambda: sum(timing.timed(lambda: gradient(params, tape)) for _ in range(calls))
+    )
+    settings = {"width": width, "length": config.tape, "calls": calls}
+    ways = {"torch": {"threads": os.cpu_count()}, "torch, 1 thread": {"threads": 1}}
+    how: dict[str, Any] = {"option": "peer_python", "ways": ways}
+    work, script = {"train": calls}, PEERS / "torch_gru.py"
+    theirs = Theirs(config.peer_python, script, "torch", settings, work, **how)
+    ours: Timers = {("train", "ours"): every}
+    timed = time_beside(context, "GRU", config.repeats, ours, theirs)
+    timed.tell(report)
+    rates = timed.rates.of("train")
+    row = {"tape": f"{config.tape} x {width}", "compile s": compiling, **rates.cpu_columns()}
+    row |= {who: rates.median(who) for who in rates}
+    if "torch" in rates:
+        claim, means = "1.2 times torch's GRU", "gradients per second against {best}"
+        row["ratio"] = timing.claim_times(report, claim, rates, "ours", times=1.2, means=means)
     return row
 
 
@@ -241,7 +308,15 @@ def time_environment(config: Config, name: str) -> dict[str, Any]:
 
 
 TINY: dict[str, Any] = {"rows": 2000, "updates": 20, "rollout_rows": 200, "environment_copies": 64}
-TINY |= {"critics": (2,), "repeats": 2, "seeds": (1, 2), "seeds_width": 32, "horizons": (1, 5)}
+TINY |= {
+    "critics": (2,),
+    "agents": ("td3_bc",),
+    "tape": 16,
+    "repeats": 2,
+    "seeds": (1, 2),
+    "seeds_width": 32,
+    "horizons": (1, 5),
+}
 SMOKE = Config(widths=(32,), environments=("pendulum",), **TINY)
 PRESETS = {"smoke": SMOKE, "cpu": Config()}
 EXPERIMENT = LISTINGS["speed"].experiment(Config, PRESETS, run)

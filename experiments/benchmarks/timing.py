@@ -14,11 +14,12 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from jaxrl_rollouts import loop
 from jaxrl_rollouts.compare.claims import add_claim
@@ -30,15 +31,38 @@ from jaxrl_rollouts.trees import equations
 from ..catalogue import GOALS
 
 
+class Turn(NamedTuple):
+    """What one did in one round: work per second, CPU milliseconds (of all threads) per work."""
+
+    rate: float
+    cpu: float
+
+
 class Rates(dict[Any, np.ndarray]):
-    """Who, or `(what, who)` -> work per second `[repeats]`, everybody timed once per round."""
+    """Who, or `(what, who)` -> work per second `[repeats]`, everybody timed once per round.
+
+    `cpu` has CPU milliseconds per work of those whose timers measure them.
+    """
+
+    def __init__(self, *given: Any, cpu: Mapping[Any, float] | None = None, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.cpu = dict(cpu or {})
 
     def of(self, what: str) -> Rates:
         """Only this kind of work, by who does it."""
-        return Rates({key[1]: values for key, values in self.items() if key[0] == what})
+        cpu = {key[1]: value for key, value in self.cpu.items() if key[0] == what}
+        return Rates({key[1]: values for key, values in self.items() if key[0] == what}, cpu=cpu)
 
     def median(self, who: Any) -> float:
         return float(np.median(self[who]))
+
+    def of_best(self, rates: np.ndarray, others: Iterable[Any]) -> float:
+        """Median of the rates over those of the fastest of the others, round by round."""
+        return float(np.median(rates / self[max(others, key=self.median)]))
+
+    def cpu_columns(self) -> dict[str, float]:
+        """Columns of a table."""
+        return {f"CPU ms, {who}": value for who, value in self.cpu.items()}
 
 
 @dataclass(frozen=True)
@@ -73,6 +97,17 @@ def timed(work: Callable[[], Any]) -> float:
     return time.perf_counter() - begin
 
 
+def clocked(count: int, work: Callable[[], float]) -> Callable[[], Turn]:
+    """A timer of `count` pieces of work in this process, whose seconds `work` returns."""
+
+    def turn() -> Turn:
+        began = time.process_time()
+        seconds = work()
+        return Turn(count / seconds, 1e3 * (time.process_time() - began) / count)
+
+    return turn
+
+
 def rounds(context: RunContext, label: str, repeats: int) -> Iterator[int]:
     """Count to `repeats` and show how far that is; whoever is compared takes a turn in each."""
     with Progress(label, repeats, unit="rounds", enabled=context.progress) as progress:
@@ -82,14 +117,19 @@ def rounds(context: RunContext, label: str, repeats: int) -> Iterator[int]:
 
 
 def in_turns(
-    context: RunContext, label: str, repeats: int, timers: Mapping[Any, Callable[[], float]]
+    context: RunContext, label: str, repeats: int, timers: Mapping[Any, Callable[[], float | Turn]]
 ) -> Rates:
     """What every timer returns (work per second, as a rule) in every round, `[repeats]` each."""
     values: dict[Any, list[float]] = {who: [] for who in timers}
+    spent: dict[Any, list[float]] = {who: [] for who in timers}
     for _ in rounds(context, label, repeats):
         for who, timer in timers.items():
-            values[who].append(timer())
-    return Rates({who: np.array(taken) for who, taken in values.items()})
+            taken = timer()
+            rate = taken.rate if isinstance(taken, Turn) else taken
+            values[who].append(rate)
+            spent[who] += [taken.cpu] if isinstance(taken, Turn) else []
+    cpu = {who: float(np.median(each)) for who, each in spent.items() if each}
+    return Rates({who: np.array(taken) for who, taken in values.items()}, cpu=cpu)
 
 
 def matmul_peak(size: int = 2048, repeats: int = 5) -> float:
@@ -124,13 +164,13 @@ def compile_columns(train: Callable[[], loop.Trained]) -> dict[str, float]:
     return {"compile s": first, "second call compiles s": round(second, 3)}
 
 
-def trainer(learner: Any, data: Any) -> Callable[[int], loop.Trained]:
+def trainer(learner: Any, data: Any, mesh: Mesh | None = None) -> Callable[[int], loop.Trained]:
     """Number of seeds -> one iteration of a learner (`init`, `update`); each compiles once."""
 
     def train(seeds: int) -> loop.Trained:
         keys = jax.random.split(jax.random.key(1), seeds)
         return loop.train_loop(
-            learner.update, learner.init, keys, data, iterations=1, stage="speed"
+            learner.update, learner.init, keys, data, iterations=1, stage="speed", mesh=mesh
         )
 
     return train

@@ -164,6 +164,7 @@ def _turned(kernel: jax.Array) -> jax.Array:
 def _primitive(name: str, work: Callable[..., jax.Array]) -> Primitive:
     """A linear operation that is compiled as the function that it stands for."""
     made = Primitive(name)
+    made.stands_for = work  # type: ignore[attr-defined]  # see `trees.equations`
 
     def shape_of(*given: Any, **how: Any) -> Any:
         out = jax.eval_shape(functools.partial(work, **how), *given)

@@ -29,11 +29,12 @@ from ..spectral import gather_modes, scatter_modes
 from .layers import (
     CIRCLE,
     Embedding,
+    Gelu,
     Padding,
     at_least_float32,
     check_embedding,
     field_network,
-    gelu,
+    gelu_of,
     paddings,
     zeros,
 )
@@ -55,6 +56,7 @@ class Fno:
         channel_mlp: hidden channels over `width` of an MLP after each layer; 0: none.
         coordinates: whether the network sees where each point is, in [0, 1) along every axis; a
             shifted field then no longer gives a shifted answer.
+        gelu: exact, by `erf`, or its approximation by `tanh`.
     """
 
     width: int = positive(64)
@@ -65,6 +67,7 @@ class Fno:
     lifting: int = number(0, least=0)
     channel_mlp: float = number(0.0, least=0)
     coordinates: bool = False
+    gelu: Gelu = "erf"
     on_other_grids: ClassVar[str] = "extent"  # what stays; see `TrainedEmulator.on_grid`
 
     def validate(self) -> None:
@@ -192,7 +195,8 @@ class FnoNet(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array, index: jax.Array, conditions: jax.Array) -> jax.Array:
         c, grid = self.config, x.shape[:-1]
-        embedding = c.embedding and gelu(Embedding(c.embedding, c.embedding)(index, conditions))
+        gelu, sizes = gelu_of(c.gelu), (c.embedding, c.embedding, c.gelu)
+        embedding = c.embedding and gelu(Embedding(*sizes)(index, conditions))
         if c.coordinates:
             along = jnp.meshgrid(*(jnp.arange(n) / n for n in grid), indexing="ij")
             x = jnp.concatenate([x, *(at[..., None] for at in along)], -1)

@@ -23,10 +23,11 @@ from .layers import (
     CIRCLE,
     Embedding,
     Form,
+    Gelu,
     Padding,
     PeriodicConv,
     field_network,
-    gelu,
+    gelu_of,
     paddings,
     zeros,
 )
@@ -43,6 +44,7 @@ class Resnet:
         embedding: size of the embedding of conditions and noise level.
         form: of the convolutions: `conv`, the backend's; `matmul`, a product of shifted copies; or
             `auto`, which takes the latter on CPU.
+        gelu: exact, by `erf`, or its approximation by `tanh`.
     """
 
     width: int = positive(32)
@@ -52,6 +54,7 @@ class Resnet:
     )
     embedding: int = positive(64)
     form: Form = "auto"
+    gelu: Gelu = "erf"
     on_other_grids: ClassVar[str] = "spacing"  # what stays; see `TrainedEmulator.on_grid`
 
     def validate(self) -> None:
@@ -81,7 +84,8 @@ class ResnetNet(nn.Module):
     def __call__(self, x: jax.Array, index: jax.Array, conditions: jax.Array) -> jax.Array:
         c, norm = self.config, functools.partial(GroupNorm, axes=len(self.padding))
         conv = functools.partial(PeriodicConv, padding=self.padding, form=c.form)
-        embedding = gelu(Embedding(c.embedding, c.embedding)(index, conditions))
+        gelu = gelu_of(c.gelu)
+        embedding = gelu(Embedding(c.embedding, c.embedding, c.gelu)(index, conditions))
         x = conv(c.width)(x)
         for _ in range(c.blocks):
             h = x

@@ -26,12 +26,13 @@ from .layers import (
     CIRCLE,
     Embedding,
     Form,
+    Gelu,
     Padding,
     PeriodicConv,
     PeriodicUpsample,
     check_powers,
     field_network,
-    gelu,
+    gelu_of,
     paddings,
     zeros,
 )
@@ -52,6 +53,7 @@ class Unet:
             weights of its circular networks (`unet_from_pdearena`) it computes what those do.
         attention: every point of the coarsest grid attends to all of it, between the two blocks in
             the middle (PDEArena's `mid_attn`).
+        gelu: exact, by `erf`, or its approximation by `tanh`.
     """
 
     hidden: int = 64
@@ -62,6 +64,7 @@ class Unet:
     form: Form = "auto"
     zero_upsampling: bool = False
     attention: bool = False
+    gelu: Gelu = "erf"
     on_other_grids: ClassVar[str] = "spacing"  # what stays; see `TrainedEmulator.on_grid`
 
     def validate(self) -> None:
@@ -86,10 +89,11 @@ class Block(nn.Module):
     features: int
     form: Form
     padding: tuple[Padding, ...] = CIRCLE
+    gelu: Gelu = "erf"
 
     @nn.compact
     def __call__(self, x: jax.Array, embedding: jax.Array) -> jax.Array:
-        norm = functools.partial(GroupNorm, axes=len(self.padding))
+        norm, gelu = functools.partial(GroupNorm, axes=len(self.padding)), gelu_of(self.gelu)
         conv = functools.partial(PeriodicConv, padding=self.padding, form=self.form)
         h = conv(self.features)(gelu(norm()(x)))
         h = h + Dense(self.features)(embedding)
@@ -121,9 +125,9 @@ class UnetNet(nn.Module):
     def __call__(self, x: jax.Array, index: jax.Array, conditions: jax.Array) -> jax.Array:
         c, padding = self.config, self.padding
         conv = functools.partial(PeriodicConv, padding=padding, form=c.form)
-        block = functools.partial(Block, form=c.form, padding=padding)
+        block = functools.partial(Block, form=c.form, padding=padding, gelu=c.gelu)
         beyond: tuple[Padding, ...] = ("zero",) * len(padding) if c.zero_upsampling else padding
-        embedding = Embedding(c.hidden, 4 * c.hidden)(index, conditions)
+        embedding = Embedding(c.hidden, 4 * c.hidden, c.gelu)(index, conditions)
         x = conv(c.hidden)(x)
         skips, width, deepest = [x], c.hidden, len(c.multipliers) - 1
         for level, factor in enumerate(c.multipliers):
@@ -144,5 +148,5 @@ class UnetNet(nn.Module):
             x = block(width)(jnp.concatenate([x, skips.pop()], -1), embedding)
             if level:
                 x = PeriodicUpsample(beyond)(x)
-        x = gelu(GroupNorm(8, axes=len(padding))(x))
+        x = gelu_of(c.gelu)(GroupNorm(8, axes=len(padding))(x))
         return conv(self.channels, kernel_init=zeros)(x)

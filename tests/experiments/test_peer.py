@@ -60,7 +60,8 @@ def test_a_peer_is_started_checked_and_timed(script: Path, tmp_path: Path) -> No
             said = running.ask({"kind": "apply", "fields": [[1.0] * 3] * count})
             assert said == {"said": [[0.0] * 3] * count}
         timers = running.timers({"torch": {}})
-        assert timers["train", "torch"]() == 8.0  # work per second
+        turn = timers["train", "torch"]()
+        assert turn.rate == 8.0 and 0 <= turn.cpu < 1e3  # work per second
         with pytest.raises(DataError, match=r"torch: network on our weights: found 1\.0"):
             running.check_same()
 

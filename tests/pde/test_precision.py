@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import jax
-import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -17,6 +15,7 @@ from jaxrl_rollouts.pde.fieldset import FieldSet
 from jaxrl_rollouts.pde.fitting import Fitted
 from jaxrl_rollouts.pde.precision import lean
 from jaxrl_rollouts.pde.training import Training
+from jaxrl_rollouts.trees import equations
 
 SMALL = pde.Resnet(width=4, blocks=1, dilations=(1, 2), embedding=4)
 NETWORKS: dict[str, Any] = {
@@ -81,21 +80,15 @@ def test_a_network_in_half_precision_is_close_and_not_the_same(name: str) -> Non
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5 * float(jnp.abs(a).max()))
 
 
-def products(jaxpr: Any) -> Iterator[Any]:
-    """Operands of matrix products and convolutions, also those of inner programs."""
-    for equation in jaxpr.eqns:
-        if equation.primitive.name in ("dot_general", "conv_general_dilated"):
-            yield from (x.aval for x in equation.invars)
-        for inner in jax.extend.core.jaxprs_in_params(equation.params):
-            yield from products(inner)
-
-
 @pytest.mark.parametrize("name", ["resnet", "unet", "convnext"])
 def test_products_along_the_grid_are_in_half_precision(name: str) -> None:
     net = lean(NETWORKS[name].make(FieldShape(1, 48, conditions=1)), "bfloat16", False)
     params, u = net.init(jax.random.key(0)), jnp.ones((1, 48))
     traced = jax.make_jaxpr(net.apply)(params, u, u, FIRST_INDEX, jnp.ones(1))
-    large = [x for x in products(traced.jaxpr) if {48, 24} & {*x.shape}]
+    kinds = ("dot_general", "conv_general_dilated")
+    does = [each for each in equations(traced.jaxpr) if each.primitive.name in kinds]
+    operands = [x.aval for each in does for x in each.invars]
+    large = [x for x in operands if {48, 24} & {*x.shape}]
     assert len(large) > 3 and {str(x.dtype) for x in large} == {"bfloat16"}
 
 

@@ -1,4 +1,4 @@
-"""Space over two devices: the training of one device, with less memory on each."""
+"""Windows or space over two devices: the training of one device; space in less memory on each."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def fields(*grid):
     u = np.random.default_rng(0).normal(size=(4, 8, 1, *grid)).cumsum(1)
     return pde.from_arrays(u.astype(np.float32), dt=0.1, boundaries="periodic")
 
-def trained(network, data, shard, stream="never"):
+def trained(network, data, shard, stream="never", batch=4):
     context = RunContext(RunFolder.at(Path(tempfile.mkdtemp()) / "run", "waves"), progress=False)
-    settings = pde.Training(steps=4, batch=3, warmup=0, per_iteration=2, shard=shard)
+    settings = pde.Training(steps=4, batch=batch, warmup=0, per_iteration=2, shard=shard)
     given = {"network": network, "seeds": 2, "training": settings, "stream": stream}
     fitted = pde.fit("mse", data, context=context, **given)
     losses = [row.metrics["loss"].tolist() for row in fitted.history.records]
@@ -38,12 +38,14 @@ fno = pde.Fno(width=4, layers=2, modes=4, embedding=4)
 line, plane = fields(512), fields(16, 12)
 out = {"devices": len(jax.devices())}
 for name, *given in (("resnet", resnet, line), ("fno", fno, plane)):
-    out[name] = [trained(*given, shard) for shard in ("seeds", "space")]
+    out[name] = [trained(*given, shard) for shard in ("seeds", "batch", "batch", "space")]
 out["streamed"] = [out["resnet"][0], trained(resnet, line, "space", stream="always")]
-try:
-    trained(fno, fields(15, 12), "space")
-except ConfigError as error:
-    out["refused"] = str(error)
+for shard in ("space", "batch"):
+    try:
+        trained(fno, fields(15, 12), shard, batch=3)
+    except ConfigError as error:
+        out["refused", shard] = str(error)
+out["refused"] = {shard: out.pop(("refused", shard)) for shard in ("space", "batch")}
 print(json.dumps(out))
 """
 
@@ -63,16 +65,25 @@ def found() -> dict[str, Any]:
 @pytest.mark.parametrize("name", ["resnet", "fno", "streamed"])
 def test_space_over_two_devices_is_the_same_training(found: dict, name: str) -> None:
     assert found["devices"] == 2
-    seeds, space = found[name]
+    seeds, *_, space = found[name]
     np.testing.assert_allclose(space["losses"], seeds["losses"], rtol=1e-5)
     np.testing.assert_allclose(space["params"], seeds["params"], rtol=1e-3, atol=2e-5)
 
 
+@pytest.mark.parametrize("name", ["resnet", "fno"])
+def test_a_batch_over_two_devices_is_the_same_training(found: dict, name: str) -> None:
+    seeds, batch, again, _ = found[name]
+    np.testing.assert_allclose(batch["losses"], seeds["losses"], rtol=1e-5)
+    np.testing.assert_allclose(batch["params"], seeds["params"], rtol=1e-3, atol=2e-5)
+    assert batch["losses"] == again["losses"] and batch["params"] == again["params"]
+
+
 def test_each_device_holds_its_part_of_the_activations(found: dict) -> None:
     """Both devices together take what two devices with a seed each do; copies would take twice."""
-    seeds, space = found["resnet"]
+    seeds, *_, space = found["resnet"]
     assert space["work"] < 1.5 * seeds["work"]
 
 
-def test_a_grid_that_does_not_divide_is_refused(found: dict) -> None:
-    assert "shard" in found["refused"] and "15 points" in found["refused"]
+def test_what_does_not_divide_is_refused(found: dict) -> None:
+    for shard, named in (("space", "15 points"), ("batch", "batch of 3")):
+        assert "shard" in found["refused"][shard] and named in found["refused"][shard]

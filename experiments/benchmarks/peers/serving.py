@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -26,5 +27,7 @@ def serve(make: Callable[[SimpleNamespace], Any]) -> None:
         elif kind == "compile":
             answer = study.compile()
         else:
+            began = time.process_time()
             answer = {"seconds": study.seconds(kind, **question)}
+            answer["cpu"] = time.process_time() - began  # of all threads
         print("RESULT " + json.dumps(answer), flush=True)
