@@ -140,14 +140,14 @@ def _taps(
     Copies of x are beside each other along the first or last axis, those of g along the other one.
     """
     axes, deep, features = len(padding), x.shape[-1], g.shape[-1]
-    columns = _beside(x, width, 1, dilation, padding, along).reshape(-1, width * deep)
+    columns, summed = _beside(x, width, 1, dilation, padding, along), tuple(range(g.ndim - 1))
     if axes == 1:
-        return (columns.T @ g.reshape(-1, features)).reshape(width, deep, features)
+        return jnp.tensordot(columns, g, (summed, summed)).reshape(width, deep, features)
     rows, parts = _beside(g, width, 1, dilation, padding, axes - 1 - along), []
     for index in itertools.product(range(width), repeat=axes - 2):
         by = {1 + axis: (width // 2 - i) * dilation for axis, i in enumerate(index)}
-        moved = _moved(rows, by, 1, padding).reshape(-1, width * features)
-        parts.append((columns.T @ moved).reshape(width, deep, width, features))
+        product = jnp.tensordot(columns, _moved(rows, by, 1, padding), (summed, summed))
+        parts.append(product.reshape(width, deep, width, features))
     # g is shifted the other way than x would be.
     taps = jnp.flip(jnp.stack(parts), -2).reshape(*(width,) * (axes - 2), *parts[0].shape)
     inner = range(axes - 2)
