@@ -65,7 +65,9 @@ def ranks(suite: Suite, cells: Cells, dataset: str, metric: str) -> dict[str, fl
     """
     sign = -1.0 if metric in suite.maximise else 1.0
     found = {}
-    for method in suite.methods:
+    for method, own in suite.methods.items():
+        if not own.get("ranked", True):
+            continue
         values = values_of(suite, cells, dataset, method, metric)
         if len(values):
             mean = sign * float(values.mean())

@@ -53,7 +53,7 @@ from ..errors import ConfigError, DataError, one_line
 from .plan import Task, folder_name
 
 # Of a method's table, not options of its run.
-OWN = ("title", "method", "arm", "on")
+OWN = ("title", "method", "arm", "on", "ranked")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ class Suite:
         datasets: rows of the table.
         methods: columns by key; `title` is what people read, `method` the name where it differs
             from the key, `on` the groups on which it runs, `arm` the name of a baseline that every
-            run measures beside its own; everything else are options of the run.
+            run measures beside its own, `ranked` false of what is shown beside the others and
+            changes no rank; everything else are options of the run.
         seeds: of every cell, trained side by side.
         last: evaluations at the end of the training whose mean is a seed's result.
         reference: key of the method that others are compared with.

@@ -7,11 +7,14 @@ Trained and rolled as the networks of `torch_operators` are.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from neuralop.models import FNO
 from serving import serve
@@ -70,6 +73,8 @@ class Neuralop(nn.Module):
         how |= {"positional_embedding": None, "use_channel_mlp": False}
         self.net = FNO(n_modes, 2 * s.channels, s.channels, s.width, s.layers, **how)
         self.net.fno_blocks.non_linearity = Once()
+        if not s.weights:
+            return
         ours = list(values(Weights(s.weights), s.layers, s.modes, s.index))
         with torch.no_grad():
             for part, value in zip(parts(self.net), ours, strict=True):
@@ -91,5 +96,39 @@ class FnoStudy(Study):
         return super().describe() | {"neuraloperator": version("neuraloperator")}
 
 
+class FieldsStudy(FnoStudy):
+    """Theirs from its own first weights, on the fields of a file; run by `fields_peer`."""
+
+    def __init__(self, s: SimpleNamespace) -> None:
+        torch.manual_seed(s.seed)
+        super().__init__(s)
+        torch.manual_seed(s.seed)
+        given: Any = np.load(f"{s.folder}/fields.npz")
+        self.data, self.start = (torch.from_numpy(given[name]) for name in ("fields", "start"))
+
+    def rate(self, n: int) -> float:
+        """Of step n over the highest: warm-up, then a cosine to a hundredth."""
+        warm, steps = self.settings.warmup, self.settings.updates
+        cosine = math.cos(math.pi * (n - warm) / (steps - warm))
+        return (n + 1) / (warm + 1) if n < warm else 0.01 + 0.495 * (1 + cosine)
+
+    def seconds(self, kind: str) -> float:  # type: ignore[override]
+        """Train; then write `rolled.npy` `[steps, B, C, *N]`, of the averaged weights."""
+        begin, s = time.perf_counter(), self.settings
+        rates = torch.optim.lr_scheduler.LambdaLR(self.optimiser, self.rate)
+        for n in range(s.updates):
+            self.follow = 1 - min(0.999, (2 + n) / (11 + n))
+            self.train(self.net, 1)
+            rates.step()
+        field, rolled = self.start, []
+        with torch.no_grad():
+            torch._foreach_copy_(self.weights, self.average)
+            for _ in range(s.steps):
+                field = field + s.scale * self.residual(self.net, field)
+                rolled.append(field)
+        np.save(f"{s.folder}/rolled.npy", torch.stack(rolled).numpy())
+        return time.perf_counter() - begin
+
+
 if __name__ == "__main__":
-    serve(FnoStudy)
+    serve(lambda s: FieldsStudy(s) if hasattr(s, "folder") else FnoStudy(s))

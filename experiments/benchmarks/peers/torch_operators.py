@@ -192,6 +192,7 @@ class Study:
     """One network, its data and its optimiser; trained and rolled, eager or compiled."""
 
     compiled: Net | None = None
+    follow = 1e-3  # how far a step moves the average of the weights
 
     def __init__(self, s: SimpleNamespace, net: nn.Module | None = None) -> None:
         torch.manual_seed(0)
@@ -245,7 +246,7 @@ class Study:
         nn.utils.clip_grad_norm_(self.weights, 1.0)
         self.optimiser.step()
         with torch.no_grad():
-            torch._foreach_lerp_(self.average, self.weights, 1e-3)
+            torch._foreach_lerp_(self.average, self.weights, self.follow)
 
     def describe(self) -> dict[str, Any]:
         count = sum(p.numel() * (2 if p.is_complex() else 1) for p in self.weights)
