@@ -12,11 +12,11 @@ from __future__ import annotations
 import argparse
 import csv
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from jaxrl_rollouts.record.provenance import code_commit
 from jaxrl_rollouts.reports.report import Report, load_report
 
 COLUMNS = ("dataset", "sha256", "arm", "seed", "step", "metric", "value", "commit")
@@ -68,9 +68,7 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("study")
     given = parser.parse_args()
-    command = ["git", "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(command, capture_output=True, text=True).stdout.strip()
-    print(collect(given.run.resolve(), given.study, commit=commit))
+    print(collect(given.run.resolve(), given.study, commit=code_commit()))
 
 
 if __name__ == "__main__":

@@ -22,15 +22,8 @@ from jaxrl_rollouts.reports import pictures
 from jaxrl_rollouts.reports.statistics import iqm
 
 HERE = Path(__file__).parent
-NAMES = {
-    "bc": "BC",
-    "base": "MBPO",
-    "mopo": "MOPO",
-    "mobile": "MOBILE",
-    "ravl": "RAVL",
-    "edac": "EDAC",
-    "neubay": "NEUBAY",
-}
+METHODS = ("bc", "base", "mopo", "mobile", "ravl", "edac", "neubay")
+NAMES = {method: method.upper() for method in METHODS} | {"base": "MBPO"}
 COLOURS = {**AGENTS, "edac": "#009E73"}
 
 
@@ -76,7 +69,7 @@ def returns() -> Figure:
         "halfcheetah-mixed (403456ec), 4 seeds": "ravl_mujoco/halfcheetah-mixed-six-forty",
         "halfcheetah-medium (7d282939), 4 seeds": "ravl_mujoco/halfcheetah-medium-six-forty",
     }
-    methods = ("bc", "base", "mopo", "mobile", "ravl", "edac")
+    methods = METHODS[:-1]
     figure, axes = pictures.figure(1, 2, width=3.6, height=2.8, titles=tuple(sets))
     for ax, run in zip(axes, sets.values(), strict=True):
         for at, method in enumerate(methods):

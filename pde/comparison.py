@@ -19,6 +19,7 @@ from .emulator import Emulator
 from .equations import equation
 from .evaluation import Evaluation, Holdout, evaluate, one_step_errors
 from .fieldset import FieldSet, take_trajectories, to_units
+from .flows import find_flow
 from .frames import narrowed
 from .generate_settings import Simulation
 from .spectral import lengths
@@ -57,6 +58,35 @@ class Comparison(NamedTuple):
     def measure(self, name: str, emulator: Emulator, params: PyTree) -> Evaluation:
         """On the test trajectories."""
         return evaluate(name, emulator, params, self.data, self.context)
+
+
+def holdout(
+    own: TrainedEmulator,
+    test: FieldSet,
+    steps: int,
+    seeds: int,
+    seed: int,
+    u: np.ndarray | None = None,
+) -> Holdout:
+    """Test trajectories in the units of an emulator, to measure rollouts of so many steps on.
+
+    Args:
+        u: their changing channels `[N, T, C, *space]` at the emulator's steps; None reads them.
+    """
+    moving = changing(test)
+    u = narrowed(moving.read(slice(None), slice(0, None, own.stride))) if u is None else u
+    return Holdout(
+        standardised(test, u, own.units, own.conditions, own.constant),
+        steps,
+        own.history,
+        seeds,
+        seed,
+        own.dt or 1.0,
+        own.units,
+        find_flow(moving),
+        own.lengths,
+        own.boundaries,
+    )
 
 
 def linear(arms: Comparison, stream: Stream, name: str = "linear") -> Evaluation:

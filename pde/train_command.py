@@ -20,13 +20,12 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from .commands import TRAIN
-from .comparison import Baseline, Comparison, linear, low_pass, solver, solver_conditions
-from .constant import changing, check_constant
+from .comparison import Baseline, Comparison, holdout, linear, low_pass, solver, solver_conditions
+from .constant import check_constant
 from .emulator import persistence
 from .evaluation import Holdout
 from .fieldset import FieldSet
 from .fitting import Fitted, fit
-from .flows import find_flow
 from .frames import narrowed
 from .objectives import Mse
 from .operators import Resnet
@@ -36,7 +35,6 @@ from .report import make_report
 from .split import split_files, with_validation
 from .training import Training
 from .training_fields import hold_fields
-from .units import standardised
 
 
 @dataclass(frozen=True)
@@ -241,25 +239,14 @@ def held_out(config: TrainConfig, fitted: Fitted, test: FieldSet, context: RunCo
     own = fitted.emulator
     u = narrowed(test.read(slice(None), slice(0, None, config.stride)))
     check_constant(test.path, u, own.constant, own.names)
-    u, moving = u[:, :, list(own.changing)] if own.constant else u, changing(test)
+    u = u[:, :, list(own.changing)] if own.constant else u
     hold_fields(test, u, "test", context)
     longest = u.shape[1] - config.history
     horizon = config.horizon or longest
     if not 0 < horizon <= longest:
         expected = f"more than {(horizon + config.history - 1) * config.stride}"
         raise DataError(test.path, "frames", test.shape[1], expected, "take a shorter --horizon")
-    return Holdout(
-        standardised(test, u, own.units, own.conditions, own.constant),
-        horizon,
-        config.history,
-        config.seeds,
-        config.seed,
-        own.dt or 1.0,
-        own.units,
-        find_flow(moving),
-        own.lengths,
-        own.boundaries,
-    )
+    return holdout(own, test, horizon, config.seeds, config.seed, u)
 
 
 SMALL = Resnet(width=8, blocks=1, dilations=(1, 2), embedding=8)

@@ -12,6 +12,7 @@ import numpy as np
 from jaxrl_rollouts.compare.grid import Cell
 from jaxrl_rollouts.configs import chosen, number, positive
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.pde.comparison import holdout
 from jaxrl_rollouts.pde.emulator import NetworkConfig, Objective
 from jaxrl_rollouts.pde.ensemble import agreement, valid_time
 from jaxrl_rollouts.pde.evaluation import (
@@ -28,7 +29,7 @@ from jaxrl_rollouts.pde.registries import NETWORKS
 from jaxrl_rollouts.pde.training import Training
 from jaxrl_rollouts.record.context import RunContext
 
-from ..kit.fields import held_out, solved
+from ..kit.fields import solved
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def prepare(study: Study, context: RunContext | None) -> Data:
     train = solved("train", [study.train], context)
     own = untrained(Mse(), study.network, train, train.array(), study.conditions, 1, study.stride)
     test = solved("test", [study.test], context)
-    return Data(train, test, held_out(own, test, study.steps, study.seeds, study.seed))
+    return Data(train, test, holdout(own, test, study.steps, study.seeds, study.seed))
 
 
 def train_cell(

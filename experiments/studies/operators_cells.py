@@ -18,6 +18,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.loop import train_loop
 from jaxrl_rollouts.pde import metrics
 from jaxrl_rollouts.pde.baselines import fit_linear, make_linear
+from jaxrl_rollouts.pde.comparison import holdout
 from jaxrl_rollouts.pde.emulator import Emulator, FieldShape, persistence
 from jaxrl_rollouts.pde.evaluation import Holdout, evaluate
 from jaxrl_rollouts.pde.field import roll_emulator
@@ -31,7 +32,7 @@ from jaxrl_rollouts.pde.units import standardised
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
-from ..kit.fields import held_out, solved
+from ..kit.fields import solved
 
 MIXERS = ("drift", "attention", "fourier", "conv")
 # What is taken away from DRIFT's mixer.
@@ -148,7 +149,7 @@ def prepare(config: DriftNetConfig, context: RunContext | None) -> Flows:
         for split, one in (("train", config.train), ("test", config.test))
     )
     own = untrained(Mse(), config.drift, train_set, train_set.array(), ())
-    data = held_out(own, test_set, config.steps, config.seeds, config.seed)
+    data = holdout(own, test_set, config.steps, config.seeds, config.seed)
     return Flows(train_set, test_set, data)
 
 

@@ -7,7 +7,6 @@ Trained and rolled as the networks of `torch_operators` are.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -20,6 +19,7 @@ from neuralop.models import FNO
 from serving import serve
 from torch import nn
 from torch.nn.functional import gelu
+from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
 from torch_operators import Embedding, Study, Weights
 
 
@@ -106,27 +106,19 @@ class FieldsStudy(FnoStudy):
         given: Any = np.load(f"{s.folder}/fields.npz")
         self.data, self.start = (torch.from_numpy(given[name]) for name in ("fields", "start"))
 
-    def rate(self, n: int) -> float:
-        """Of step n over the highest: warm-up, then a cosine to a hundredth."""
-        warm, steps = self.settings.warmup, self.settings.updates
-        cosine = math.cos(math.pi * (n - warm) / (steps - warm))
-        return (n + 1) / (warm + 1) if n < warm else 0.01 + 0.495 * (1 + cosine)
-
     def seconds(self, kind: str) -> float:  # type: ignore[override]
         """Train; then write `rolled.npy` `[steps, B, C, *N]`, of the averaged weights."""
         begin, s = time.perf_counter(), self.settings
-        rates = torch.optim.lr_scheduler.LambdaLR(self.optimiser, self.rate)
+        rise = LinearLR(self.optimiser, 1 / (s.warmup + 1), total_iters=s.warmup)
+        fall = CosineAnnealingLR(self.optimiser, s.updates - s.warmup, s.rate / 100)
+        rate = SequentialLR(self.optimiser, [rise, fall], [s.warmup])
         for n in range(s.updates):
             self.follow = 1 - min(0.999, (2 + n) / (11 + n))
             self.train(self.net, 1)
-            rates.step()
-        field, rolled = self.start, []
+            rate.step()
         with torch.no_grad():
             torch._foreach_copy_(self.weights, self.average)
-            for _ in range(s.steps):
-                field = field + s.scale * self.residual(self.net, field)
-                rolled.append(field)
-        np.save(f"{s.folder}/rolled.npy", torch.stack(rolled).numpy())
+        np.save(f"{s.folder}/rolled.npy", self.use(self.net).numpy())
         return time.perf_counter() - begin
 
 

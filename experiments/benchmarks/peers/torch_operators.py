@@ -203,6 +203,7 @@ class Study:
         fused = not any(p.is_complex() for p in self.weights)  # torch has none for complex numbers
         self.optimiser = torch.optim.Adam(self.weights, lr=s.rate, fused=fused)
         self.data = torch.randn(s.trajectories, s.frames, s.channels, *s.space)
+        self.start = torch.randn(s.fields, s.channels, *s.space)
         self.index = torch.tensor(1000.0)
 
     def residual(self, net: Net, field: torch.Tensor) -> torch.Tensor:
@@ -229,15 +230,14 @@ class Study:
             target = (windows[:, 1] - field) / self.settings.scale
             self.descend((self.residual(net, field) - target).square().mean())
 
-    def use(self, net: Net) -> None:
+    def use(self, net: Net) -> torch.Tensor:
         """Roll: `[steps, fields, C, *N]`."""
-        s, rolled = self.settings, []
-        field = torch.randn(s.fields, s.channels, *s.space)
+        s, field, rolled = self.settings, self.start, []
         with torch.inference_mode():
             for _ in range(s.steps):
                 field = field + s.scale * self.residual(net, field)
                 rolled.append(field)
-            torch.stack(rolled)
+            return torch.stack(rolled)
 
     def descend(self, loss: torch.Tensor) -> None:
         """A clipped step of Adam, and one of the average of the weights."""

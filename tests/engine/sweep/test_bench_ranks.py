@@ -138,6 +138,12 @@ def test_ranks_and_ratios(suite: Suite) -> None:
     found = cells_of({("a", "linear"): [0.4, 0.4], ("a", "fno"): [0.1, 0.3], ("b", "fno"): [1, 1]})
     # The lowest mean error is the best, and the longest mean time.
     assert ranks(suite, found, "a", "error") == {"fno": 1.0, "linear": 2.0}
+    # What is shown only has no rank, though it has the lowest error.
+    own = {**suite.methods, "theirs": {"arm": "theirs", "ranked": False}}
+    shown = replace(suite, methods=own)
+    beside = found | cells_of({("a", "theirs"): [0.01, 0.01]})
+    assert ranks(shown, beside, "a", "error") == {"fno": 1.0, "linear": 2.0}
+    assert "theirs" in page(shown, "s", beside) and list(shown.cells()) == list(suite.cells())
     assert ranks(suite, found, "a", "time") == {"fno": 1.0, "linear": 2.0}
     # Not every method was measured on b.
     assert ranks(suite, found, "b", "error") == {}
