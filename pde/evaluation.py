@@ -19,7 +19,7 @@ from jaxrl_rollouts.record.arrays import remember
 from jaxrl_rollouts.record.context import RunContext, poll
 from jaxrl_rollouts.trees import PyTree
 
-from . import metrics
+from . import metrics, scores
 from .emulator import Emulator
 from .field import roll_emulator
 from .fieldset import Fields, Scaling, from_units
@@ -99,6 +99,9 @@ class Evaluation(NamedTuple):
         nrmse, relative_l1, vrmse: `[seeds, T, B]` of the rollouts, the last two in own units.
         vorticity, energy: `[seeds, T, B]` of `FlowErrors`, where there is a flow in the plane.
         structure: `[seeds, B]` likewise.
+        leads: `[L]` steps after which all seeds are scored as one forecast, `members_scores`; none
+            of a single seed.
+        crps, energy_score, spread_skill, ranks: of it, `[L]`, `ranks` `[L, seeds + 1]`.
     """
 
     correlation: np.ndarray
@@ -112,6 +115,12 @@ class Evaluation(NamedTuple):
     vorticity: np.ndarray
     energy: np.ndarray
     structure: np.ndarray
+    # Of runs of earlier versions these were not kept.
+    leads: np.ndarray = np.zeros(0, int)
+    crps: np.ndarray = np.zeros(0)
+    energy_score: np.ndarray = np.zeros(0)
+    spread_skill: np.ndarray = np.zeros(0)
+    ranks: np.ndarray = np.zeros((0, 0), int)
 
 
 class Rolled(NamedTuple):
@@ -180,10 +189,12 @@ def evaluate(
         poll(context, f"while measuring {name}")
         shared = (steps[0][0], test.truth(), test.fields.conditions)
         rolled = map_seeds(_rolled(emulator, on, test.axes), (params, keys), shared)
-        (squares, errors), (result, fields, flow) = jax.tree.map(np.asarray, (single, rolled))
-        shown = int(np.isfinite(squares[:, -1]).argmax())
-        single = {"one_step": squares, "first_error": errors, "rollout": fields[shown]}
-        return {**result._asdict(), **flow._asdict(), **single}
+        parts = jax.tree.map(np.asarray, (single, rolled))
+        (squares, errors), (result, fields, members, flow) = parts
+        finite = np.isfinite(squares[:, -1])
+        single = {"one_step": squares, "first_error": errors, "rollout": fields[finite.argmax()]}
+        whole = {} if finite.sum() < 2 else members_scores(members[finite], test)
+        return {**result._asdict(), **flow._asdict(), **single, **whole}
 
     return Evaluation(**remember(context, name, "evaluated", measure))
 
@@ -244,15 +255,44 @@ def _rolled(emulator: Emulator, on: Holdout, axes: int) -> Callable[[tuple, tupl
     """Of one seed: errors of its rollouts, one of them `[T, *space]`, and as a flow."""
     own = functools.partial(_own, on.units, axes)
 
-    def rolled(of_seed: tuple, shared: tuple) -> tuple[Rolled, jax.Array, FlowErrors]:
+    def rolled(of_seed: tuple, shared: tuple) -> tuple[Rolled, jax.Array, jax.Array, FlowErrors]:
         (params, key), (start, truth, given) = of_seed, shared
         fields = roll_emulator(emulator, params, start, given, key, on.steps)
         none = FlowErrors(*(jnp.zeros(0),) * 3)
         errors = flow_errors(on.flow, own(fields), own(truth)) if on.flow else none
         test = on._replace(fields=Fields(jnp.swapaxes(truth, 0, 1), given))
-        return compare(fields, truth, test), fields[:, 0, 0], errors
+        return compare(fields, truth, test), fields[:, 0, 0], fields[leads(on) - 1], errors
 
     return rolled
+
+
+def leads(test: Holdout) -> np.ndarray:
+    """Steps after which seeds are scored as one forecast: the first, halfway and the last."""
+    return np.unique([1, max(test.steps // 2, 1), test.steps])
+
+
+def members_scores(members: np.ndarray, test: Holdout) -> dict[str, Any]:
+    """Seeds as one forecast, means over the test trajectories; see `scores`.
+
+    Args:
+        members: `[seeds, L, B, C, *space]` after the steps `leads(test)`, at least two seeds.
+
+    Returns:
+        `leads`, `crps` (fair), `energy_score` (fair, over channels and space) and `spread_skill`,
+        `[L]` each, in units of the training data, and the rank histogram `ranks` `[L, seeds + 1]`.
+    """
+    at = leads(test)
+    return {"leads": at, **_scored(members, test.truth()[at - 1], test.keys(4)[0])}
+
+
+@jax.jit
+def _scored(members: jax.Array, truth: jax.Array, key: jax.Array) -> dict[str, jax.Array]:
+    return {
+        "crps": scores.crps(members, truth).mean(tuple(range(1, truth.ndim))),
+        "energy_score": scores.energy_score(members, truth).mean(1),
+        "spread_skill": scores.spread_skill(members, truth),
+        "ranks": scores.rank_histogram(members, truth, key, batch_dims=1),
+    }
 
 
 def high_correlation_times(

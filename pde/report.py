@@ -57,6 +57,9 @@ def make_report(
             held.append(name)
     report.table("on trajectories it has not seen", rows)
     report.table("as others measure it", [_others(name, arm, dt) for name, arm in arms.items()])
+    whole = [row for name, arm in arms.items() for row in members_rows(name, arm)]
+    if whole:
+        report.table("all seeds as one forecast", whole)
     report.number("parameters", sum(x[0].size for x in jax.tree.leaves(own.params)))
     late = np.asarray(late_spectrum(data.truth(), data))
     name, arm = next(iter(arms.items()))
@@ -142,6 +145,22 @@ def _others(name: str, arm: Evaluation, dt: float) -> dict[str, Any]:
             "structure function, % off": 100 * np.median(arm.structure, -1),
         }
     return {"": name} | {column: summarize(values) for column, values in row.items()}
+
+
+def members_rows(name: str, arm: Evaluation) -> list[dict[str, Any]]:
+    """Probabilistic scores after some steps, in standard deviations of the training data.
+
+    Ranks are the rank histogram: the share of points at which so many members lie below the truth.
+    Equal shares are calibrated.
+    """
+    rows = []
+    for i, lead in enumerate(arm.leads):
+        row = {"": name, "after steps": int(lead), "CRPS": float(arm.crps[i])}
+        row |= {"energy score": float(arm.energy_score[i])}
+        row |= {"spread over skill": float(arm.spread_skill[i])}
+        shares = 100 * arm.ranks[i] / arm.ranks[i].sum()
+        rows.append(row | {f"rank {k}, %": float(share) for k, share in enumerate(shares)})
+    return rows
 
 
 ROUND_OFF = 1e-6  # of the largest amplitude: what is below it in float32 is nothing to divide by

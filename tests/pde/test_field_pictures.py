@@ -20,6 +20,7 @@ from jaxrl_rollouts.pde.evaluation import Holdout, evaluate
 from jaxrl_rollouts.pde.fieldset import Fields
 from jaxrl_rollouts.pde.objectives import Refiner
 from jaxrl_rollouts.pde.pictures import draw_rollouts, moving_frames
+from jaxrl_rollouts.pde.report import members_rows
 from jaxrl_rollouts.pde.trained import TrainedEmulator
 
 RED, BLUE = (103, 0, 31), (5, 48, 97)  # the ends of RdBu_r
@@ -97,6 +98,29 @@ def test_other_trajectories_are_judged_by_the_same_programs(programs: Callable[[
     second = evaluate("second", arms, (), waves(1.0))
     assert programs() == before
     assert (first.rollout != second.rollout).any()
+
+
+def test_all_seeds_are_one_forecast_by_hand() -> None:
+    """Still fields, to which one seed adds 1 a step and the other 3."""
+    still = waves(0.0)
+    u = jnp.broadcast_to(still.fields.fields[:, :1], still.fields.fields.shape)
+    test = still._replace(fields=still.fields._replace(fields=u))
+    arms = persistence(1)._replace(step=lambda by, key, field, given: field + by)
+    params = jnp.array([1.0, 3.0])
+    found = evaluate("adds", arms, params, test)
+    np.testing.assert_array_equal(found.leads, [1, 2, 5])
+    np.testing.assert_allclose(found.crps, found.leads, rtol=1e-5)  # 2 k - k
+    np.testing.assert_allclose(found.energy_score, 8**0.5 * found.leads, rtol=1e-5)
+    np.testing.assert_allclose(found.spread_skill, (2 / 3) ** 0.5, rtol=1e-5)  # 2 k^2 over 3 k^2
+    np.testing.assert_array_equal(found.ranks, [[3 * 8, 0, 0]] * 3)  # the truth is below both
+    rows = members_rows("adds", found)
+    assert rows[1]["after steps"] == 2 and rows[1]["CRPS"] == pytest.approx(2)
+    assert [rows[0][f"rank {k}, %"] for k in range(3)] == [100, 0, 0]
+    # A seed that diverged is no member, and one alone is no ensemble.
+    lost = evaluate("lost", arms, jnp.array([1.0, 3.0, jnp.nan]), test._replace(seeds=3))
+    np.testing.assert_allclose(lost.crps, found.crps)
+    alone = evaluate("alone", arms, jnp.array([1.0, jnp.nan]), test)
+    assert alone.leads.size == 0 and members_rows("alone", alone) == []
 
 
 @pytest.mark.slow
