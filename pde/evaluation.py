@@ -97,7 +97,8 @@ class Evaluation(NamedTuple):
         rollout: `[T, *space]` of test trajectory 0 and its first channel, by the first seed whose
             steps are finite.
         nrmse, relative_l1, vrmse: `[seeds, T, B]` of the rollouts, the last two in own units.
-        vorticity, energy: `[seeds, T, B]` of `FlowErrors`, where there is a flow in the plane.
+        vorticity, energy, enstrophy: `[seeds, T, B]` of `FlowErrors`, where there is a flow in the
+            plane.
         structure: `[seeds, B]` likewise.
         leads: `[L]` steps after which all seeds are scored as one forecast, `members_scores`; none
             of a single seed.
@@ -116,6 +117,7 @@ class Evaluation(NamedTuple):
     energy: np.ndarray
     structure: np.ndarray
     # Of runs of earlier versions these were not kept.
+    enstrophy: np.ndarray = np.zeros(0)
     leads: np.ndarray = np.zeros(0, int)
     crps: np.ndarray = np.zeros(0)
     energy_score: np.ndarray = np.zeros(0)
@@ -258,7 +260,7 @@ def _rolled(emulator: Emulator, on: Holdout, axes: int) -> Callable[[tuple, tupl
     def rolled(of_seed: tuple, shared: tuple) -> tuple[Rolled, jax.Array, jax.Array, FlowErrors]:
         (params, key), (start, truth, given) = of_seed, shared
         fields = roll_emulator(emulator, params, start, given, key, on.steps)
-        none = FlowErrors(*(jnp.zeros(0),) * 3)
+        none = FlowErrors(*(jnp.zeros(0),) * 4)
         errors = flow_errors(on.flow, own(fields), own(truth)) if on.flow else none
         test = on._replace(fields=Fields(jnp.swapaxes(truth, 0, 1), given))
         return compare(fields, truth, test), fields[:, 0, 0], fields[leads(on) - 1], errors

@@ -96,11 +96,13 @@ class FlowErrors(NamedTuple):
         energy: `[T, B]` difference of the kinetic energies over the true one, with its sign.
         structure: `[B]` relative error of the second-order structure function of the velocity over
             the last quarter, mean over distances.
+        enstrophy: `[T, B]` difference of the enstrophies `<w^2> / 2` over the true one.
     """
 
     vorticity: jax.Array
     energy: jax.Array
     structure: jax.Array
+    enstrophy: jax.Array
 
 
 def find_flow(found: FieldSet) -> Flow | None:
@@ -117,11 +119,14 @@ def find_flow(found: FieldSet) -> Flow | None:
 
 def flow_errors(flow: Flow, prediction: jax.Array, truth: jax.Array) -> FlowErrors:
     """Compare `[T, B, C, N, N]` in the data's own units."""
-    correlation = metrics.correlation(flow.vorticity(prediction), flow.vorticity(truth))
+    vorticities = [flow.vorticity(fields) for fields in (prediction, truth)]
+    correlation = metrics.correlation(*vorticities)
+    twisted, true_enstrophy = (metrics.energy(w, 2) for w in vorticities)
     velocities = [flow.velocity(fields) for fields in (prediction, truth)]
     predicted, true = (metrics.energy(v, 2) for v in velocities)
     late, true_late = (
         metrics.structure_function(v[3 * len(v) // 4 :], 2).mean(0) for v in velocities
     )
     structure = (jnp.abs(late - true_late) / true_late).mean(-1)
-    return FlowErrors(correlation, (predicted - true) / true, structure)
+    enstrophy = (twisted - true_enstrophy) / true_enstrophy
+    return FlowErrors(correlation, (predicted - true) / true, structure, enstrophy)

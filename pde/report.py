@@ -144,6 +144,8 @@ def _others(name: str, arm: Evaluation, dt: float) -> dict[str, Any]:
             "kinetic energy at the end, % off": 100 * np.abs(arm.energy[:, -1]).mean(-1),
             "structure function, % off": 100 * np.median(arm.structure, -1),
         }
+    if arm.enstrophy.size:
+        row["enstrophy at the end, % off"] = 100 * np.abs(arm.enstrophy[:, -1]).mean(-1)
     return {"": name} | {column: summarize(values) for column, values in row.items()}
 
 

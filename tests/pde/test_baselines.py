@@ -145,6 +145,7 @@ def test_a_flow_is_judged_alike_by_vorticity_and_by_velocity() -> None:
         found = flow_errors(flow, fields / 2, fields)
         np.testing.assert_allclose(found.vorticity, 1.0, atol=1e-5)
         np.testing.assert_allclose(found.energy, -0.75, atol=1e-5)
+        np.testing.assert_allclose(found.enstrophy, -0.75, atol=1e-5)
         np.testing.assert_allclose(found.structure, 0.75, atol=1e-4)
 
 
