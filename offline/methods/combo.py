@@ -1,15 +1,16 @@
 """COMBO (Yu et al. 2021, arXiv:2102.08363): critics are low on imagined state-action pairs and high
 on those of the dataset; no estimate of uncertainty.
 
-CQL's term with two distributions: the soft maximum over actions is pushed down at real and imagined
-states (rho, an equal mixture by the batch), values are pushed up at real rows only. As in
-OfflineRL-Kit the squared error has no factor 1/2 and the soft maximum is a sum over drawn actions.
+CQL's term with two distributions: the soft maximum over actions is pushed down at the states of
+rho, values are pushed up at real rows only. As in OfflineRL-Kit rho are the real and the imagined
+states of a batch, the squared error has no factor 1/2, and the soft maximum is a sum over drawn
+actions.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -39,6 +40,8 @@ class Combo(ModelBased):
     Attributes:
         weight: beta, of the conservative term.
         num_actions: drawn for it per row from each of three: uniform, the policy at s and at s'.
+        rho: whose states it pushes down at: of the whole batch, `mixed`, or imagined ones alone,
+            `model`, as in the paper.
     """
 
     name: ClassVar[str] = "combo"
@@ -48,8 +51,11 @@ class Combo(ModelBased):
     weight: float = coefficient(5.0, least=0)
     num_actions: int = positive(10)
     real_ratio: float = fraction(0.5)
+    rho: Literal["mixed", "model"] = "mixed"
 
     def validate(self) -> None:
+        if self.rho == "model" and self.real_ratio == 1:
+            raise ConfigError("rho", "model", "mixed where real_ratio is 1: nothing is imagined")
         if not isinstance(self.agent, SacConfig) or self.agent.actor.kind != "gaussian":
             expected = "sac or edac with a gaussian actor, whose density the soft maximum takes"
             raise ConfigError("agent", type(self.agent).__name__, expected)
@@ -60,8 +66,9 @@ class Combo(ModelBased):
         actor_key, target_key, draw_key = jax.random.split(given.key, 3)
         sac, acted = soft.actor_step(nets, sac, actor_key, batch)
         target = bellman_target(nets, sac, target_key, batch)
-        drawn = cql.candidates(nets, sac.actor, draw_key, batch, self.num_actions)
-        more = jax.lax.stop_gradient(drawn), given.real, self.weight
+        low = batch if self.rho == "mixed" else given.imagined
+        drawn = cql.candidates(nets, sac.actor, draw_key, low, self.num_actions)
+        more = low, jax.lax.stop_gradient(drawn), given.real, self.weight
         sac, learned = soft.critic_step(nets, sac, critic_loss, batch, target, *more)
         return state._replace(agent=sac), {**acted, **learned}
 
@@ -71,6 +78,7 @@ def critic_loss(
     nets: SoftNets,
     batch: Transitions,
     target: jax.Array,
+    low: Transitions,
     drawn: tuple,
     real: Transitions,
     weight: jax.Array,
@@ -78,12 +86,14 @@ def critic_loss(
     """`sum_i mean_b (Q_i - target)^2 + beta (mean_rho log sum_a exp Q_i - mean_D Q_i)`; equation 2.
 
     Args:
-        batch: `[B]` real and imagined rows, rho's states.
+        batch: `[B]` real and imagined rows.
         target: `[B]`.
+        low: rho's rows.
+        drawn: actions in their states, of `cql.candidates`.
     """
     values = soft.q(nets, critic, batch.observations, batch.actions)
     fit = jnp.square(values - target).mean(1).sum()
-    highest = cql.soft_maximum(nets, critic, batch, drawn)
+    highest = cql.soft_maximum(nets, critic, low, drawn)
     gap = highest.mean(1) - soft.q(nets, critic, real.observations, real.actions).mean(1)
     metrics = {
         "critic_loss": fit / len(values),

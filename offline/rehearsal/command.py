@@ -26,7 +26,7 @@ from .selection import RULES
 from .sequences import SEQUENCES
 from .train import EVERYTHING, NOTHING, ContinualConfig, continual
 
-_WORLD = WorldModelConfig(members=3, elites=3, hidden_dims=(64, 64), max_epochs=20)
+_WORLD = WorldModelConfig(members=3, elites=3, hidden_dims=(64, 64), max_epochs=10)
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class Config:
     sequence: str = "plane-goals"
     data: tuple[str, ...] = ()
     environments: tuple[str, ...] = ()
-    rows: int = positive(20_000)
+    rows: int = positive(10_000)
     method: str = "td3_bc"
-    steps: int = positive(20_000)
+    steps: int = positive(10_000)
     hidden_dims: tuple[int, ...] = (64, 64)
     buffers: ContinualConfig = field(
         default_factory=lambda: ContinualConfig(
-            RULES, ("data", "policy"), hidden_dims=(64, 64), steps=3_000, world=_WORLD
+            RULES, ("data", "policy"), hidden_dims=(64, 64), steps=1_500, world=_WORLD
         )
     )
     seeds: int = positive(2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import helpers_neubay as neubay
 import jax
@@ -20,6 +20,7 @@ from jaxrl_rollouts.diffusion import (
     make_denoiser,
 )
 from jaxrl_rollouts.experiments.studies.bandit_dqn import DqnConfig, Task, make_recurrent_dqn
+from jaxrl_rollouts.gaussian import Gaussian
 from jaxrl_rollouts.networks import Network
 from jaxrl_rollouts.offline.agents.actors import ActorConfig
 from jaxrl_rollouts.offline.agents.bc import BcConfig
@@ -45,6 +46,8 @@ from jaxrl_rollouts.offline.methods.mobile import Mobile
 from jaxrl_rollouts.offline.methods.mobrac import Mobrac
 from jaxrl_rollouts.offline.methods.model_based import Imagination, ModelBased, Rollouts, bind
 from jaxrl_rollouts.offline.methods.mopo import Mopo
+from jaxrl_rollouts.offline.methods.morel import Morel
+from jaxrl_rollouts.offline.methods.rambo import Rambo
 from jaxrl_rollouts.offline.methods.ravl import Ravl
 from jaxrl_rollouts.offline.recurrent.memory import MemoryConfig
 from jaxrl_rollouts.offline.synthetic.pgd import PgdConfig, PgdData, make_pgd
@@ -122,6 +125,38 @@ def sample_elites(world: Any, key: Any, s: Any, a: Any) -> EliteSamples:
 
 
 KNOWN, WORLD = Dynamics(Model(step), sample_elites, MEMBERS), {"shift": jnp.array([-0.5, 0.0, 0.5])}
+
+
+class Shifts(NamedTuple):
+    """A world whose elites are shifts `[E, S + 1]` of change and reward; unknown from 0.4 on."""
+
+    elites: Any
+    uncertainty_threshold: Any
+
+
+def density(world: Shifts, s: Any, a: Any) -> Gaussian:
+    change = jnp.concatenate([a - 0.1 * s, s[:, :1]], -1)
+    mean = change + world.elites[:, None]
+    return Gaussian(mean, 0.1 * jnp.ones_like(mean))
+
+
+def drawn(world: Shifts, key: Any, s: Any, a: Any) -> EliteSamples:
+    found = density(world, s, a).sample(key)
+    ends = jnp.zeros(found.shape[:2], bool)
+    return EliteSamples(found[..., -1], s + found[..., :-1], ends)
+
+
+def member_step(world: Shifts, key: Any, s: Any, a: Any, member: Any) -> tuple:
+    every = drawn(world, key, s, a)
+    own = member, jnp.arange(len(s))
+    unsure = jnp.abs(a[:, 0])
+    return every.next_observations[own], step_result(
+        len(s), reward=every.rewards[own], uncertainty=unsure
+    )
+
+
+DENSE = Dynamics(Model(member_step), drawn, MEMBERS, True, density)
+SHIFTS = Shifts(0.3 * jnp.arange(9.0).reshape(MEMBERS, S + 1) - 1.0, jnp.float32(0.4))
 SAC = SacConfig(**FAST)
 ROLLOUTS = Rollouts(length=2, batch_size=6, retain_epochs=2, every=2)
 CADENCE: dict[str, Any] = {"rollouts": ROLLOUTS, "batch_size": 8, "real_ratio": 0.5}
@@ -132,6 +167,8 @@ METHODS: dict[str, ModelBased] = {
     "mobile": Mobile(agent=HARD, num_samples=2, **CADENCE),
     "ravl": Ravl(agent=replace(SAC, num_critics=3, eta=1.0), **CADENCE),
     "combo": Combo(agent=HARD, num_actions=2, **CADENCE),
+    "morel": Morel(agent=SAC, **CADENCE),
+    "rambo": Rambo(agent=SAC, adversary_steps=2, **CADENCE),
     "cvar": Cvar(agent=HARD, dropped=0.5, num_samples=2, **CADENCE),
     "mobrac": Mobrac(agent=RebracConfig(**FAST), **CADENCE),
     "leq": Leq(agent=LeqConfig(**FAST), horizon=2, **CADENCE),
@@ -146,8 +183,9 @@ def imagination(method: ModelBased, world: Any = WORLD) -> Imagination:
     return Imagination(to_device(method.real_rows(rows())), world, own, jnp.ones(()))
 
 
-def model_based(name: str) -> Case:
-    data, learner = imagination(METHODS[name]), bind(METHODS[name].program(), KNOWN, S, A)
+def model_based(name: str, dynamics: Dynamics = KNOWN, world: Any = WORLD) -> Case:
+    data = imagination(METHODS[name], world)
+    learner = bind(METHODS[name].program(), dynamics, S, A)
     return Case(learner, data, data._replace(real=spoil(data.real)), S, CONTINUOUS)
 
 
@@ -255,6 +293,8 @@ TABLE: dict[str, Callable[[], Case]] = {
     "mobile": lambda: model_based("mobile"),
     "ravl": lambda: model_based("ravl"),
     "combo": lambda: model_based("combo"),
+    "morel": lambda: model_based("morel", DENSE, SHIFTS),
+    "rambo": lambda: model_based("rambo", DENSE, SHIFTS),
     "cvar": lambda: model_based("cvar"),
     "mobrac": lambda: model_based("mobrac"),
     "leq": lambda: model_based("leq"),
