@@ -32,6 +32,7 @@ from ..data.transitions import RAW, RewardScale
 from ..environments.base import Environment
 from ..task import Task, slug, termination_of
 from .dynamics import Disagreement, Dynamics, WorldModelParams, learned_dynamics
+from .elites import by_open_loop
 from .endings import TerminationConfig, with_endings
 from .fields import FieldEnsemble, Forcing, Mlp, on_fields
 from .written import save_worlds
@@ -69,10 +70,12 @@ class WorldModelConfig(WorldEnsemble):
         targets: units in which it learns changes and rewards: each standardised (`change`), as
             they are (`raw`), or changes in deviations of the `observations` (NEUBAY).
         shared: fit one and give it to every seed; else each seed has its own.
+        elites_by: lowest one-step error on the `holdout`, or `open_loop`, over many steps.
     """
 
     targets: Targets = "change"
     shared: bool = False
+    elites_by: Literal["holdout", "open_loop"] = "holdout"
 
     def fit(
         self,
@@ -95,12 +98,14 @@ class WorldModelConfig(WorldEnsemble):
         rule = termination_of(dataset, task.env, self)
         fit_key = jax.random.split(as_key(seed, "seed"))[0]
         count, rows = 1 if self.shared else seeds, reward.of(dataset.with_successors)
-        run: dict[str, Any] = {"seeds": count, "context": context}
         # The policy of a world that diverged does so at its first step, and costs no other seed.
-        run["on_divergence"] = "drop"
+        run: dict[str, Any] = {"seeds": count, "context": context, "on_divergence": "drop"}
         more: dict[str, Any] = {"targets": self.targets, "stage": f"{name}-world", **run}
         more["forcing"] = task.env.forcing
         fitted = fit_world_models(self.ensemble, rows, fit_key, **more)
+        if self.elites_by == "open_loop":
+            chosen = by_open_loop(fitted.model.fitter, fitted.worlds, rows)
+            fitted = fitted._replace(worlds=chosen)
         ending = rule if isinstance(rule, TerminationConfig) else None
         if ending is not None:
             end_key, stage = jax.random.fold_in(fit_key, ENDING), f"{name}-termination"
@@ -170,9 +175,7 @@ def make_world_model(
     groups: np.ndarray | None = None,
     forcing: Forcing | None = None,
 ) -> WorldModel:
-    """Prepare data, scalers and functions to fit a world model of a dataset.
-
-    Fit it with `fit_world_models`.
+    """Prepare data, scalers and functions for `fit_world_models`.
 
     Args:
         targets: units in which members learn changes and rewards: as they are (`raw`, MBPO), each

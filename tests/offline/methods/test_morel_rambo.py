@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.stats
 
 from jaxrl_rollouts.configs import coefficients
 from jaxrl_rollouts.gaussian import Gaussian
 from jaxrl_rollouts.offline.agents.sac import SacConfig
-from jaxrl_rollouts.offline.data import Transitions
+from jaxrl_rollouts.offline.data import Transitions, sample_batch
 from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.model_based import Imagination, ModelBased, Rollouts, bind
 from jaxrl_rollouts.offline.methods.morel import Morel
@@ -148,6 +149,27 @@ def test_equal_values_leave_the_likelihood_alone() -> None:
         flat, state, key, rows().observations, rows().actions, world._replace(dynamics=sure)
     )
     np.testing.assert_allclose(gain, 0.0, atol=1e-5)
+
+
+def test_the_models_loss_is_its_formula() -> None:
+    """With the density of the mixture summed over elites in double precision."""
+    method, agent = Rambo(adversary=0.7, **CADENCE), SAC.make(S, A)
+    state, key = agent.init(jax.random.key(1)), jax.random.key(3)
+    world = Rolled(LINEAR, WorldModelParams(ELITES), jnp.ones(()))
+    row_key, path_key, draw_key = jax.random.split(key, 3)
+    real = sample_batch(rows(), row_key, method.batch_size)
+    seen, actions = method.visited(agent, state, path_key, real.observations, world)
+    drawn, gain = method.advantage(agent, state, draw_key, seen, actions, world)
+    normal = scipy.stats.norm
+
+    def densities(x: Any) -> np.ndarray:
+        return normal.pdf(np.asarray(x, np.float64), np.asarray(ELITES)[:, None], 0.5).prod(-1)
+
+    change = np.concatenate([real.next_observations - real.observations, real.rewards[:, None]], -1)
+    want = 0.7 * (np.asarray(gain) * np.log(densities(drawn).mean(0))).mean()
+    want -= np.log(densities(change)).mean() + 1.5 * np.log(2 * np.pi)
+    found, _ = method.model_loss(ELITES, agent, state, key, rows(), world)
+    np.testing.assert_allclose(found, want, rtol=1e-3, atol=1e-4)
 
 
 def test_the_density_is_the_normals() -> None:
