@@ -1,6 +1,6 @@
 """Forecasts of 20 steps, composed or direct, at equal weights and gradient steps.
 
-    python -m jaxrl_rollouts.experiments.studies.strategies DATASET [SEED ...]
+    python -m jaxrl_rollouts.experiments.studies.strategies DATASET [SEED ...] [UNCERTAINTY]
 
 Networks are fitted to windows of four fifths of the episodes and rolled along logged actions of the
 others. There too, how well two uncertainties rank errors: an ensemble's and an any-step model's.
@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,8 @@ ENSEMBLE = EnsembleConfig(hidden_dims=(64,) * 3, weight_decay=(2.5e-5,), **LENGT
 ANY_STEP = any_step.AnyStepConfig(width=64, layers=1, blocks=2, **LENGTH)
 ARMS: tuple[tuple[Any, int], ...] = (("rec", 1), ("rec", 5), ("dir", 5), ("dirrec", 5), ("dir", 20))
 HORIZON, WIDTH, EPOCHS, WINDOWS, TESTED = 20, 128, 3, 20_000, 500
-STEPS, BACKTRACKS = (1, 5, 10, HORIZON), (2, 5)
+STEPS, LONGEST = (1, 5, 10, HORIZON), 5
+BACKTRACKS: tuple[tuple[Any, int], ...] = (("adm", 2), ("adm", LONGEST), ("adm2", LONGEST))
 
 
 def parted(transitions: Transitions, seed: int) -> tuple[Transitions, Transitions]:
@@ -104,24 +106,28 @@ def errors(parts: tuple[Transitions, Transitions], seed: int) -> Iterator[tuple]
         yield from ((f"strategies: {name}", t, "error", gap[t - 1].mean() ** 0.5) for t in STEPS)
 
 
-def ranks(parts: tuple[Transitions, Transitions], seed: int) -> Iterator[tuple]:
+def ranks(parts: tuple[Transitions, Transitions], seed: int, only: str = "") -> Iterator[tuple]:
     """Spearman correlation of uncertainty and error, after a step and over all of a rollout."""
-    key, back = jax.random.key(seed), max(BACKTRACKS) - 1
+    key, back = jax.random.key(seed), LONGEST - 1
     test = windows(parts[1], HORIZON + back, TESTED, seed=seed)
     later = LoggedWindows(test.observations[back:], test.actions[back:], test.rewards[back:])
-    model, worlds, _ = fit_world_models(ENSEMBLE, parts[0], key)
-    more: dict[str, Any] = {"disagreement": spread_of_means, "normalised": True}
-    dynamics = learned_dynamics(model.fitter, model.elites, termination=never, **more)
-    world = jax.tree.map(lambda x: x[0], worlds)
-    rolled = {"ensemble": open_loop(dynamics, world, later, key)}
-    for m in BACKTRACKS:
-        settings: Any = replace(ANY_STEP, backtrack=m)
+    rolled = {}
+    if not only:
+        model, worlds, _ = fit_world_models(ENSEMBLE, parts[0], key)
+        more: dict[str, Any] = {"disagreement": spread_of_means, "normalised": True}
+        dynamics = learned_dynamics(model.fitter, model.elites, termination=never, **more)
+        world = jax.tree.map(lambda x: x[0], worlds)
+        rolled["ensemble"] = open_loop(dynamics, world, later, key)
+    for version, m in BACKTRACKS:
+        if only not in (name := f"{'any-step' if version == 'adm' else version}, m={m}"):
+            continue
+        settings: Any = replace(ANY_STEP, version=version, backtrack=m)
         model = any_step.make_any_step(settings, parts[0])
         seen, taken = test.observations[back - m + 1 : back + 1], test.actions[back - m + 1 : back]
         start = any_step.Recent(*(jnp.moveaxis(x, 0, 1) for x in (seen, taken)))
-        dynamics = any_step.any_step_dynamics(model.fitter, m, never)
+        dynamics = any_step.any_step_dynamics(model.fitter, m, never, version)
         world = fit_model(model, settings, key).world()
-        rolled[f"any-step, m={m}"] = open_loop(dynamics, world, later, key, start)
+        rolled[name] = open_loop(dynamics, world, later, key, start)
     for name, one in rolled.items():
         u, e = np.asarray(one.uncertainty), np.asarray(one.error)
         for t in (1, HORIZON):
@@ -131,14 +137,17 @@ def ranks(parts: tuple[Transitions, Transitions], seed: int) -> Iterator[tuple]:
             yield f"uncertainty: {name}", t, "median error", float(np.median(e[t - 1]))
 
 
-def main(name: str, *seeds: str) -> None:
+def main(name: str, *words: str) -> None:
+    """Rows of all parts; with a word that is no seed of that uncertainty alone."""
     command = ["git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(command, capture_output=True, text=True).stdout.strip()
     dataset, table = load(name, 0), Path(EVIDENCE / "open_loop.csv")
     sha, rows = dataset.sha256[:8], dataset.with_successors
-    for seed in map(int, seeds or ("0",)):
+    seeds = [int(word) for word in words if word.isdigit()]
+    only = next((word for word in words if not word.isdigit()), "")
+    for seed in seeds or (0,):
         parts = parted(rows, seed)
-        for part in (errors, ranks):
+        for part in (partial(ranks, only=only),) if only else (errors, ranks):
             found = [(*x[:3], f"{x[3]:.6g}") for x in part(parts, seed)]
             with table.open("a", newline="") as file:
                 lines = ((name, sha, arm, seed, *rest, commit) for arm, *rest in found)

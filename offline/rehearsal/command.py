@@ -130,7 +130,7 @@ def _claims(report: Report, learned: Continual) -> None:
     if len(learned.tasks) < 2:
         return
     back = dict(zip(learned.arms, learned.backward, strict=True))
-    claim = claims(report, CONTINUAL.source)
+    claim = claims(report, f"thresholds of this project; after {CONTINUAL.source}")
     if {"mbes, data", "random, data"} <= {*back}:
         claim(
             "mbes keeps more than random rows do",
