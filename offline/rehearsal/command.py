@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxrl_rollouts.compare.claims import claims
-from jaxrl_rollouts.configs import positive, unknown
+from jaxrl_rollouts.configs import number, positive, unknown
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
@@ -42,6 +42,7 @@ class Config:
         method: of each task's own policy.
         steps: gradient steps of that.
         hidden_dims: networks of that where the method has such a setting; () keeps its own.
+        tau: how fast its target networks follow, likewise; None keeps its own.
         buffers: what is kept, and the network that rehearses it.
         seeds, seed: trained side by side, and of the random numbers.
     """
@@ -53,6 +54,7 @@ class Config:
     method: str = "td3_bc"
     steps: int = positive(10_000)
     hidden_dims: tuple[int, ...] = (64, 64)
+    tau: float | None = number(None, above=0, most=1)
     buffers: ContinualConfig = field(
         default_factory=lambda: ContinualConfig(
             RULES, ("data", "policy"), hidden_dims=(64, 64), steps=1_500, world=_WORLD
@@ -92,13 +94,12 @@ def tasks_of(config: Config) -> list[tuple[Any, Any]]:
 
 def run(config: Config, context: RunContext) -> Report:
     """Train all tasks and arms, and report them."""
-    changes: dict[str, Any] = {"steps": config.steps}
     name: Any = config.method
-    settings = recipe(name, "small")
-    if config.hidden_dims and hasattr(settings, "hidden_dims"):
-        changes["hidden_dims"] = config.hidden_dims
+    own = recipe(name, "small")
+    asked = {"hidden_dims": config.hidden_dims or None, "tau": config.tau}
+    changes = {key: x for key, x in asked.items() if x is not None and hasattr(own, key)}
+    method = recipe(name, "small", steps=config.steps, **changes)
     given: Any = {"seeds": config.seeds, "seed": config.seed, "context": context}
-    method = recipe(name, "small", **changes)
     learned = continual(
         tasks_of(config), method, config.buffers, evaluations=1, episodes=2, **given
     )

@@ -33,7 +33,7 @@ Tasks = list[tuple[Dataset, Environment]]
 # Within the reach of random walks.
 GOALS = {"east": (4.0, 0.0), "northwest": (-2.0, 3.5), "southwest": (-2.0, -3.5)}
 # Angles at which gravity can be held: upright, and leaning either way from hanging down.
-ANGLES = {"upright": 0.0, "left": 2.74, "right": -2.74}
+ANGLES = {"upright": 0.0, "left": 2.8, "right": -2.8}
 GAINS = (0.2, 3.0, 1.0)  # of speed, angle and angular speed
 BUILDS = {
     "plain": Build(),
@@ -79,12 +79,18 @@ def balancing(params: Any, key: jax.Array, observation: jax.Array, memory: Any) 
 
 
 def _made(
-    env: Environment, rewards: list[tuple[str, Reward]], rows: Callable[..., Transitions]
+    env: Environment, rewards: Mapping[str, Reward], logs: Mapping[str, Any] | None = None
 ) -> Callable[[int, int], Tasks]:
+    """Tasks of one environment; from uniform actions where `logs` has no maker of rows."""
+
     def make(steps: int, seed: int) -> Tasks:
         tasks = []
-        for number, (name, paid) in enumerate(rewards):
-            found = rows(jax.random.fold_in(as_key(seed, "seed"), number), steps)
+        for number, (name, paid) in enumerate(rewards.items()):
+            key = jax.random.fold_in(as_key(seed, "seed"), number)
+            if logs and name in logs:
+                found = logs[name](key, steps)
+            else:
+                found = collect(env, random_policy(env.action_size), None, key, steps=steps)
             earned = np.asarray(paid(*map(jnp.asarray, (found[0], found[1], found[3]))))
             task = rewarded(env, f"{env.name}-{name}", paid)
             tasks.append((_dataset(task.name, found._replace(rewards=earned)), task))
@@ -117,17 +123,13 @@ def _dataset(name: str, rows: Transitions) -> Dataset:
     return Dataset(name, rows, None, Path("(made on the spot)"), "")
 
 
-def _random(key: jax.Array, steps: int) -> Transitions:
-    return collect(PLANE, random_policy(PLANE.action_size), None, key, steps=steps)
-
-
-def _each(paid: Callable[..., jax.Array], of: Mapping[str, Any]) -> list[tuple[str, Reward]]:
-    return [(name, functools.partial(paid, given)) for name, given in of.items()]
+def _each(paid: Callable[..., jax.Array], of: Mapping[str, Any]) -> dict[str, Reward]:
+    return {name: functools.partial(paid, given) for name, given in of.items()}
 
 
 # By name: `(rows of each task, seed) -> tasks`.
 SEQUENCES: Mapping[str, Callable[[int, int], Tasks]] = {
-    "plane-goals": _made(PLANE, _each(near, GOALS), _random),
-    "pendulum-angles": _made(PENDULUM, _each(held, ANGLES), pendulum_mixed),
+    "plane-goals": _made(PLANE, _each(near, GOALS)),
+    "pendulum-angles": _made(PENDULUM, _each(held, ANGLES), {"upright": pendulum_mixed}),
     "runner-builds": _runners,
 }
