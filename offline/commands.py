@@ -62,7 +62,7 @@ def inspect(
     then 2.
 
     Args:
-        file: an HDF5, npz or Minari dataset, or a name such as hopper-medium-v2.
+        file: an HDF5, npz or Minari dataset, a tape, or a name such as hopper-medium-mini-v1.
         out: also draw returns and lengths into this PNG file.
         action_limit: actions beyond it are reported.
         action_low: lower bounds of the file's actions, one number or one for each entry; they are
@@ -71,6 +71,8 @@ def inspect(
         max_episode_steps: time limit of episodes in a file that does not mark where it cut them.
         cut_mismatches: end episodes where next_observations are not the row that follows.
     """
+    from .behaviours.made import is_program, load
+    from .data.inspection import inspect as inspected
     from .data.inspection import inspect_file
     from .data.views import draw_inspection, print_inspection
 
@@ -78,7 +80,11 @@ def inspect(
     declared: dict[str, Any] = {"action_low": action_low or None}
     declared |= {"action_high": action_high or None}
     declared |= {"max_episode_steps": max_episode_steps, "cut_mismatches": cut_mismatches}
-    inspection = inspect_file(file, action_limit=action_limit, **declared)
+    if is_program(file) or file.startswith("hf://"):
+        given = {key: value for key, value in declared.items() if value}
+        inspection = inspected(load(file, **given), action_limit=action_limit)
+    else:
+        inspection = inspect_file(file, action_limit=action_limit, **declared)
     print_inspection(inspection)
     if out is not None:
         draw_inspection(inspection, out)
