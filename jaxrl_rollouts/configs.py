@@ -218,8 +218,9 @@ def fraction(default: float) -> Any:
 
 
 def coefficient(default: float, **ends: Any) -> Any:
-    """A number that is data of the compiled program and no constant of it: all values share what
-    is compiled, and a sweep over it is a `vmap`. `penalty: float = coefficient(1.0, least=0)`."""
+    """A number that can be data of the compiled program and no constant of it: all values share
+    what is compiled, and a sweep over it is a `vmap`. `penalty: float = coefficient(1.0, least=0)`.
+    Nothing may branch on it in Python."""
     metadata = {_RANGE: Range(**ends), _COEFFICIENT: True}
     return dataclasses.field(default=default, metadata=metadata)
 

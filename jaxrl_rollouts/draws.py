@@ -55,3 +55,9 @@ def uniform(
 ) -> jax.Array:
     """Numbers from [low, high); what `jax.random.uniform` returns."""
     return jax.random.uniform(key, (math.prod(shape),), dtype, low, high).reshape(shape)
+
+
+def seed_keys(key: jax.Array, count: int, repeats: int = 1) -> jax.Array:
+    """`count` keys `[count]`, `repeats` times the same ones over: `split(key, count / repeats)`."""
+    own = jax.random.split(key, count // repeats)
+    return own if repeats == 1 else own[jnp.arange(count) % len(own)]

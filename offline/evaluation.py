@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrl_rollouts.brief import brief
+from jaxrl_rollouts.draws import seed_keys
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.rollouts import rollout
 from jaxrl_rollouts.trees import PyTree
@@ -153,16 +154,18 @@ def evaluate_seeds(
     *,
     memory: PyTree = (),
     discount: float = 0.99,
+    repeats: int = 1,
 ) -> Evaluation:
     """`evaluate` for parameters with a leading seed axis `[K, ...]`.
 
-    Seed `k` starts as `evaluate(..., jax.random.split(key, K)[k])` does. JAX environments are
+    Seed `k` starts as `evaluate(..., seed_keys(key, K, repeats)[k])` does. JAX environments are
     vmapped, so everything else is equal as well. On the host all `K * episodes` episodes are
     one batch; a policy that draws random numbers draws other ones there.
 
     Args:
         policy_params: leaves `[K, ...]`.
         memory: `[K, episodes, ...]`.
+        repeats: how many seeds share each key.
 
     Returns:
         An `Evaluation` of `[K, episodes]` entries.
@@ -172,13 +175,13 @@ def evaluate_seeds(
     if len(sizes) != 1 or () in sizes:
         raise ConfigError("policy_params", sorted(sizes), "leaves that share a leading seed axis")
     if env.host:
-        given = env, policy, policy_params, key, episodes, memory, discount
+        given = env, policy, policy_params, key, episodes, memory, discount, repeats
         return _played(env, lambda: _evaluate_seeds_host(*given))
 
-    return _evaluate_seeds(env, policy, policy_params, key, episodes, memory, discount)
+    return _evaluate_seeds(env, policy, policy_params, key, episodes, memory, discount, repeats)
 
 
-@partial(jax.jit, static_argnames=("env", "policy", "episodes"))
+@partial(jax.jit, static_argnames=("env", "policy", "episodes", "repeats"))
 def _evaluate_seeds(
     env: Environment,
     policy: Policy,
@@ -187,15 +190,16 @@ def _evaluate_seeds(
     episodes: int,
     memory: PyTree,
     discount: float,
+    repeats: int,
 ) -> Evaluation:
     def one(params: PyTree, key: jax.Array, memory: PyTree) -> Evaluation:
         return _evaluate(env, policy, params, key, episodes, memory, discount)
 
     seeds = jax.tree.leaves(policy_params)[0].shape[0]
-    return jax.vmap(one)(policy_params, jax.random.split(key, seeds), memory)
+    return jax.vmap(one)(policy_params, seed_keys(key, seeds, repeats), memory)
 
 
-@partial(jax.jit, static_argnames=("env", "policy", "episodes"))
+@partial(jax.jit, static_argnames=("env", "policy", "episodes", "repeats"))
 def _evaluate_seeds_host(
     env: Environment,
     policy: Policy,
@@ -204,6 +208,7 @@ def _evaluate_seeds_host(
     episodes: int,
     memory: PyTree,
     discount: float,
+    repeats: int,
 ) -> Evaluation:
     """Seeds and episodes folded into one batch: ordered callbacks cannot be vmapped."""
     seeds = jax.tree.leaves(policy_params)[0].shape[0]
@@ -217,10 +222,10 @@ def _evaluate_seeds_host(
     def folded(
         params: PyTree, key: jax.Array, observation: jax.Array, memory: PyTree
     ) -> tuple[jax.Array, PyTree]:
-        keys = jax.random.split(key, seeds)
+        keys = seed_keys(key, seeds, repeats)
         return fold(jax.vmap(policy)(params, keys, unfold(observation), unfold(memory)))
 
-    own = jax.vmap(jax.random.split)(jax.random.split(key, seeds))
+    own = jax.vmap(jax.random.split)(seed_keys(key, seeds, repeats))
     reset_keys, play_key = own[:, 0], own[0, 1]
     start = env.reset(reset_keys, seeds * episodes)
     return unfold(_episodes(env, folded, policy_params, start, play_key, fold(memory), discount))

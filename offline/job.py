@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from numpy.typing import ArrayLike
 
-from jaxrl_rollouts.configs import check
+from jaxrl_rollouts.configs import check, coefficients
 from jaxrl_rollouts.devices import check_devices, unused_cores
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.finite import OnDivergence
@@ -26,6 +26,7 @@ from jaxrl_rollouts.record.folder import RunFolder
 from jaxrl_rollouts.record.progress import interactive
 from jaxrl_rollouts.trees import PyTree
 
+from .arms import sweep_of
 from .behaviours.made import HasEpisodes, load, undeclared
 from .data import Dataset
 from .environments import Environment
@@ -54,7 +55,7 @@ def train(
     environment: EnvironmentLike | None = None,
     dynamics: Dynamics | None = None,
     world_models: PyTree = (),
-    sweep: Mapping[str, Sequence[float]] | None = None,
+    sweep: Mapping[str, Sequence[float]] | Sequence[Mapping[str, float]] | None = None,
     context: RunContext | None = None,
     on_divergence: OnDivergence = "drop",
     progress: bool | None = None,
@@ -76,8 +77,10 @@ def train(
         dynamics: rolled in place of world models fitted here; of `fit_world_models(...).dynamics`,
             `true_dynamics`, or your own.
         world_models: parameters of `dynamics`, leading axis = seeds; `()` where it has none.
-        sweep: values of a method's coefficient, `{"penalty": (1, 2, 5)}`, trained side by side in
-            one program; the result has as many times `seeds`, of which seeds vary fastest.
+        sweep: values of a method's coefficients, `{"penalty": (1, 2, 5)}`, trained side by side in
+            one program in all combinations, with seeds of their own. Or a list of settings,
+            `[{"penalty": 1}, {"penalty": 5}]`, each of which has the numbers of a training of its
+            own, to rounding. The result has as many times `seeds`, of which seeds vary fastest.
         context: a run whose folder keeps checkpoints and policies; a run that was cut goes on from
             there. None leaves nothing behind.
         on_divergence: of a seed whose numbers become non-finite. It is dropped: the others go on
@@ -108,7 +111,7 @@ def train(
         context,
         dynamics,
         world_models,
-        {key: tuple(values) for key, values in (sweep or {}).items()},
+        sweep_of(sweep),
         on_divergence,
     )
     with ExitStack() as closing:
@@ -144,7 +147,7 @@ def train_method(
     with naming_extremes(dataset):
         made = method.prepare(Task(dataset, env), job)
         train_key, play_key = keys_of(job.seed)
-        keep = make_evaluator(made, play_key, job.episodes, on_evaluation)
+        keep = make_evaluator(made, play_key, job.episodes, on_evaluation, job.repeats)
         stage = f"{slug(dataset.name)}-{slug(method.name)}"
         # A training that is continued beyond its length is the same one.
         kept = method if method.fixed_length() else replace(method, steps=1)
@@ -153,6 +156,7 @@ def train_method(
             made.data,
             train_key,
             seeds=job.arms * job.seeds,
+            repeats=job.repeats,
             iterations=made.iterations,
             per_seed=made.per_seed,
             evaluate=keep,
@@ -189,8 +193,9 @@ def check_dataset(dataset: Dataset, method: Method, job: Job) -> None:
         found = "given, in units of which nothing is known"
         hint = "subtract an offset from the data and in the dynamics yourself"
         raise ConfigError("dynamics", found, "none for data less an offset", hint)
-    if job.sweep and not method.sweeps:
-        raise ConfigError("sweep", ", ".join(job.sweep), f"none for {method.name}")
+    if job.sweep and not (method.sweeps and coefficients(method)):
+        names = job.sweep if isinstance(job.sweep, Mapping) else set().union(*job.sweep)
+        raise ConfigError("sweep", ", ".join(sorted(names)), f"none for {method.name}")
     if dataset.rows_file is None:
         method.check_dataset(dataset)
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import jax
 
-from jaxrl_rollouts.configs import check, coefficients, positive, settings, unknown
+from jaxrl_rollouts.configs import coefficients, positive, settings
 from jaxrl_rollouts.finite import OnDivergence
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.scaler import Scaler, fit_scaler
@@ -38,6 +38,9 @@ from .worlds.dynamics import Dynamics
 if TYPE_CHECKING:
     from jaxrl_rollouts.compare.grid import Cell
     from jaxrl_rollouts.reports.report import Report
+
+
+Sweep = Mapping[str, tuple[float, ...]] | tuple[Mapping[str, float], ...]
 
 
 class Scaled(NamedTuple):
@@ -227,7 +230,8 @@ class Job:
         context: a run whose folder keeps checkpoints; None trains in memory.
         dynamics: rolled in place of world models fitted here.
         world_models: parameters of `dynamics`, leading axis = seeds; `()` where it has none.
-        sweep: values of a coefficient, trained side by side in one program.
+        sweep: arms trained side by side in one program: all combinations of coefficients' values;
+            or a list of settings, each with the random numbers of a training of its own.
         on_divergence: of a seed whose numbers become non-finite: it is dropped and the others go
             on, or the training ends.
     """
@@ -239,13 +243,20 @@ class Job:
     context: RunContext | None = field(default=None, compare=False)
     dynamics: Dynamics | None = field(default=None, compare=False)
     world_models: PyTree = field(default=(), compare=False)
-    sweep: Mapping[str, tuple[float, ...]] = field(default_factory=dict, compare=False)
+    sweep: Sweep = field(default_factory=dict, compare=False)
     on_divergence: OnDivergence = "drop"
 
     @property
     def arms(self) -> int:
-        """Combinations of the values that are swept."""
+        """How many settings are trained side by side."""
+        if isinstance(self.sweep, tuple):
+            return max(len(self.sweep), 1)
         return math.prod(len(values) for values in self.sweep.values())
+
+    @property
+    def repeats(self) -> int:
+        """How many arms share each seed's random numbers."""
+        return self.arms if isinstance(self.sweep, tuple) else 1
 
 
 class Prepared(NamedTuple):
@@ -316,26 +327,6 @@ class Method:
         """Whether a rate falls to zero over the steps, so that a longer training is another one."""
         known = settings(self).items()
         return any(value is True and name.rpartition(".")[2] == "cosine" for name, value in known)
-
-
-def swept(method: Method, job: Job) -> dict[str, list[float]]:
-    """Every coefficient's value in each arm of a sweep, `[arms]`; the last one varies fastest.
-
-    Raises:
-        ConfigError: a setting that is no coefficient of the method.
-    """
-    own = coefficients(method)
-    for name in job.sweep:
-        if name not in own:
-            raise unknown("sweep", name, own)
-    columns = {name: [float(value)] for name, value in own.items()}
-    for name, values in job.sweep.items():
-        for value in values:
-            check(replace(method, **{name: value}))
-        columns = {key: [x for x in found for _ in values] for key, found in columns.items()}
-        count = len(columns[name]) // len(values)
-        columns[name] = [float(value) for _ in range(count) for value in values]
-    return columns
 
 
 def cadence(steps: int, most: int, period: int, evaluations: int = 1) -> tuple[int, int]:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.draws import seed_keys
 from jaxrl_rollouts.finite import OnDivergence, marked_rows
 from jaxrl_rollouts.loop import Trained, train_loop
 from jaxrl_rollouts.record.context import RunContext
@@ -33,6 +34,7 @@ def train_learner(
     key: jax.Array,
     *,
     seeds: int,
+    repeats: int = 1,
     iterations: int,
     per_seed: PyTree = False,
     evaluate: Evaluate | None = None,
@@ -49,8 +51,9 @@ def train_learner(
     Args:
         learner: of `make_model_free`, `make_model_based`, `make_neubay`, `make_pgd` or your own.
         data: what it learns from.
-        key: consumed; seed `i` uses `split(key, seeds)[i]`.
+        key: consumed; seed `i` uses `seed_keys(key, seeds, repeats)[i]`.
         seeds: how many.
+        repeats: how many of them share a key, a divisor of `seeds`.
         iterations: of the loop, each of `learner.per_iteration` gradient steps.
         per_seed: which parts of the data each seed has for itself, as for `train_loop`.
         evaluate: of `evaluator`, say.
@@ -63,7 +66,7 @@ def train_learner(
     return train_loop(
         learner.update,
         learner.init,
-        jax.random.split(key, seeds),
+        seed_keys(key, seeds, repeats),
         data,
         per_seed=per_seed,
         iterations=iterations,
@@ -87,6 +90,7 @@ def evaluator(
     *,
     discount: float = 0.99,
     reward: RewardScale = RAW,
+    repeats: int = 1,
 ) -> Evaluate:
     """An `evaluate` for `train_learner`: the mean action, with memory, in the true environment.
 
@@ -101,6 +105,7 @@ def evaluator(
         episodes: per seed.
         discount: for `discounted_return`.
         reward: the view of the rewards that the critics learned from.
+        repeats: how many seeds play with the same random numbers.
     """
     agent = learner.agent
 
@@ -118,6 +123,7 @@ def evaluator(
             episodes,
             memory=fresh,
             discount=discount,
+            repeats=repeats,
         )
         metrics: dict[str, jax.Array | np.ndarray] = {**_means(played)}
         if agent.q is not None:
@@ -247,7 +253,11 @@ def value_evaluator(
 
 
 def make_evaluator(
-    made: Prepared, key: jax.Array, episodes: int, on_evaluation: OnEvaluation | None = None
+    made: Prepared,
+    key: jax.Array,
+    episodes: int,
+    on_evaluation: OnEvaluation | None = None,
+    repeats: int = 1,
 ) -> KeepBest:
     """The `evaluator` in the environment as the agent sees it, which keeps the best policies.
 
@@ -260,7 +270,9 @@ def make_evaluator(
             on_evaluation(iteration * learner.per_iteration, metrics)
 
     if is_simulator(env):
-        play = evaluator(learner, env, key, episodes, discount=discount, reward=made.reward)
+        play = evaluator(
+            learner, env, key, episodes, discount=discount, reward=made.reward, repeats=repeats
+        )
         return KeepBest(play, seen)
     dataset = made.source.dataset
     starts = starts_of(dataset)

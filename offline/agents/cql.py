@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts import draws
-from jaxrl_rollouts.configs import check, layers, number, positive, step_size
+from jaxrl_rollouts.configs import check, coefficient, layers, number, positive, step_size
 from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
@@ -63,7 +63,7 @@ class CqlConfig(SoftConfig):
     alpha_lr: float = step_size(3e-5)
     critic_hidden_dims: tuple[int, ...] | None = layers(None)
     normalize_obs: bool = True
-    weight: float = number(10.0, least=0)
+    weight: float = coefficient(10.0, least=0)
     num_actions: int = positive(10)
     target_gap: float | None = number(None, least=0)
     clip_diff_min: float | None = None
@@ -317,7 +317,7 @@ class Cql(CqlConfig, ModelFree):
     """Conservative Q-learning on the rows of a dataset."""
 
     name: ClassVar[str] = "cql"
-    weight: float = number(10.0, least=0)
+    weight: float = coefficient(10.0, least=0)
 
     def rows(self, transitions: Transitions) -> Any:
         """With returns to go, where critics are calibrated by them."""

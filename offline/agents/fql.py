@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts import draws
-from jaxrl_rollouts.configs import check, layers, number, positive
+from jaxrl_rollouts.configs import check, coefficient, layers, positive
 from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.ensemble import Ensemble, ensemble
 from jaxrl_rollouts.networks import MLP, Network, from_linen
@@ -56,7 +56,7 @@ class FqlConfig(ClonedFlowConfig):
             does not depend on the scale of rewards.
     """
 
-    alpha: float = number(10.0, least=0)
+    alpha: float = coefficient(10.0, least=0)
     aggregate: Literal["mean", "min"] = "mean"
     normalise_q: bool = False
 

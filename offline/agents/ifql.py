@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts import draws
-from jaxrl_rollouts.configs import check, number, positive, step_size
+from jaxrl_rollouts.configs import check, coefficient, positive, step_size
 from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.ensemble import Ensemble, ensemble
 from jaxrl_rollouts.networks import MLP, Network, from_linen
@@ -43,7 +43,7 @@ class IfqlConfig(ClonedFlowConfig):
         value_lr: learning rate of the state value (Adam).
     """
 
-    expectile: float = number(0.9, above=0, below=1)
+    expectile: float = coefficient(0.9, above=0, below=1)
     candidates: int = positive(32)
     value_lr: float = step_size(3e-4)
 

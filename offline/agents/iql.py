@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts import draws
-from jaxrl_rollouts.configs import check, number, step_size
+from jaxrl_rollouts.configs import check, coefficient, number, step_size
 from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.ensemble import Ensemble, ensemble
 from jaxrl_rollouts.networks import MLP, Network, from_linen
@@ -51,8 +51,8 @@ class IqlConfig(ValueConfig):
     """
 
     dropout_rate: float = number(0.0, least=0, below=1)
-    expectile: float = number(0.7, above=0, below=1)
-    beta: float = number(3.0, least=0)
+    expectile: float = coefficient(0.7, above=0, below=1)
+    beta: float = coefficient(3.0, least=0)
     exp_adv_max: float = number(100.0, above=0)
     value_lr: float = step_size(3e-4)
     cosine: bool = True

@@ -19,6 +19,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.feeds import Drawn, Prefetcher, scattered
 from jaxrl_rollouts.scaler import Scaler, fit_scaler_by_blocks
 
+from ..arms import Swept, per_seed, with_coefficients
 from ..data import Dataset, Transitions, sample_batch, to_device
 from ..data.streamed import columns_of
 from ..data.transitions import RewardScale, RewardView, drawn_rows, reward_scale, rows_at
@@ -51,6 +52,7 @@ class ModelFree(Method):
     """
 
     reads_disk: ClassVar[bool] = True
+    sweeps: ClassVar[bool] = True
     reward: RewardView = "raw"
     per_iteration: int = positive(1000)
     unroll: int = positive(1)
@@ -93,7 +95,14 @@ class ModelFree(Method):
         )
         scale = reward_scale(task.dataset, self.reward)
         data = self.device_rows(task.dataset, scale, per)
-        return Prepared(learner, data, iterations, self.acts, task.env, task, reward=scale)
+        made = Prepared(learner, data, iterations, self.acts, task.env, task, reward=scale)
+        if not job.sweep:
+            return made
+        if isinstance(data, Prefetcher):
+            hint = "read them (stream='never', --stream never)"
+            raise ConfigError("sweep", "rows on disk", "rows in memory", hint)
+        own = Swept(data, per_seed(self, job))
+        return made._replace(data=own, per_seed=Swept(False, True))
 
     def device_rows(self, dataset: Dataset, scale: RewardScale, per: int) -> Any:
         """The rows on the device, or a feed of those that stay on the disk.
@@ -168,12 +177,16 @@ def _bind(
         raise ConfigError("per_iteration", per_iteration, expected)
 
     def init(key: jax.Array, dataset: Any) -> ModelFreeState:
+        dataset = dataset.rows if isinstance(dataset, Swept) else dataset
         agent_key, key = jax.random.split(key)
         return ModelFreeState(first_state(agent, agent_key, dataset.observations), key)
 
     def update(
-        state: ModelFreeState, dataset: Transitions | Drawn
+        state: ModelFreeState, dataset: Transitions | Drawn | Swept
     ) -> tuple[ModelFreeState, dict[str, jax.Array]]:
+        moving = agent
+        if isinstance(dataset, Swept):
+            moving, dataset = with_coefficients(agent, dataset.coefficients), dataset.rows
         learn_key, key = jax.random.split(state.key)
         if isinstance(dataset, Drawn):
             drawn, batch = dataset.batches, lambda rows: rows
@@ -185,7 +198,7 @@ def _bind(
         else:
             drawn, batch = None, lambda key: draw(dataset, key, batch_size)
         more = {"drawn": drawn, "unroll": unroll}
-        agent_state, metrics = learn(agent, state.agent, learn_key, batch, per_iteration, **more)
+        agent_state, metrics = learn(moving, state.agent, learn_key, batch, per_iteration, **more)
         return ModelFreeState(agent_state, key), metrics
 
     return Learner(agent, init, update, per_iteration)

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.configs import layers, number, positive, step_size
+from jaxrl_rollouts.configs import coefficient, layers, number, positive, step_size
 from jaxrl_rollouts.ensemble import safe_min
 from jaxrl_rollouts.errors import ConfigError
 
@@ -41,7 +41,7 @@ class RebracConfig(Td3Config):
     normalize_obs: bool = False
     actor_lr: float = step_size(1e-3)
     critic_lr: float = step_size(1e-3)
-    actor_bc_coef: float = number(0.01, least=0)
+    actor_bc_coef: float = coefficient(0.01, least=0)
     critic_bc_coef: float = number(0.01, least=0)
 
     def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
@@ -116,8 +116,7 @@ def target_penalty(config: RebracConfig, following: jax.Array, batch: Any) -> ja
 @functools.lru_cache(maxsize=32)
 def make_rebrac(config: RebracConfig, observation_size: int, action_size: int) -> Agent:
     """TD3 with both penalties. Equal arguments give the same functions."""
-    penalties = functools.partial(actor_loss, config), functools.partial(target_penalty, config)
-    return make_td3(config, observation_size, action_size, *penalties)
+    return make_td3(config, observation_size, action_size, actor_loss, target_penalty)
 
 
 @dataclass(frozen=True, kw_only=True)

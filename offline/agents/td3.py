@@ -53,10 +53,10 @@ class Td3State(NamedTuple):
     opt_critic: optax.OptState
 
 
-# (values [N, B], the policy's actions [B, A], batch) -> (loss, metrics)
-ActorLoss = Callable[[jax.Array, jax.Array, Any], tuple[jax.Array, dict[str, jax.Array]]]
-# (target actions [B, A], batch) -> [B], taken off the value that is bootstrapped from
-TargetPenalty = Callable[[jax.Array, Any], jax.Array | float]
+# (settings, values [N, B], the policy's actions [B, A], batch) -> (loss, metrics)
+ActorLoss = Callable[[Any, jax.Array, jax.Array, Any], tuple[jax.Array, dict[str, jax.Array]]]
+# (settings, target actions [B, A], batch) -> [B], taken off the value that is bootstrapped from
+TargetPenalty = Callable[[Any, jax.Array, Any], jax.Array | float]
 
 
 class Td3Nets(NamedTuple):
@@ -161,7 +161,7 @@ def bellman_target(nets: Td3Nets, state: Td3State, key: jax.Array, batch: Any) -
     following = jnp.clip(following + noise, -1.0, 1.0)
     value = q(nets, Scaled(state.target_critic, scaler), batch.next_observations, following).min(0)
     if nets.target_penalty is not None:
-        value = value - nets.target_penalty(following, batch)
+        value = value - nets.target_penalty(config, following, batch)
     return bootstrapped(batch, config.discount, value)
 
 
@@ -170,7 +170,8 @@ def policy_loss(
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """The `actor_loss` of this kind of TD3 at the policy's own actions."""
     actions = action(nets, Scaled(net, critic.scaler), batch.observations)
-    return nets.actor_loss(q(nets, critic, batch.observations, actions), actions, batch)
+    values = q(nets, critic, batch.observations, actions)
+    return nets.actor_loss(nets.config, values, actions, batch)
 
 
 def update(

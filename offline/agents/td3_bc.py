@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from jaxrl_rollouts.configs import number
+from jaxrl_rollouts.configs import coefficient
 
 from ..method import Agent
 from .model_free import ModelFree
@@ -24,7 +24,7 @@ class Td3BcConfig(Td3Config):
         alpha: how much the value counts against imitation (2.5 in the paper).
     """
 
-    alpha: float = number(2.5, least=0)
+    alpha: float = coefficient(2.5, least=0)
 
     def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
         return make_td3_bc(self, observation_size, action_size)
@@ -50,8 +50,7 @@ def actor_loss(
 @functools.lru_cache(maxsize=32)
 def make_td3_bc(config: Td3BcConfig, observation_size: int, action_size: int) -> Agent:
     """TD3 with this actor loss. Equal arguments give the same functions."""
-    loss = functools.partial(actor_loss, config)
-    return make_td3(config, observation_size, action_size, loss)
+    return make_td3(config, observation_size, action_size, actor_loss)
 
 
 @dataclass(frozen=True, kw_only=True)

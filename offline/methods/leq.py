@@ -82,7 +82,7 @@ def make_leq(
     """
     sizes = observation_size, action_size
     s, a = inputs(*sizes)
-    nets: Td3Nets = make_td3(config, *sizes, lambda q, actions, batch: (-q[0].mean(), {})).nets
+    nets: Td3Nets = make_td3(config, *sizes, lambda _, q, actions, batch: (-q[0].mean(), {})).nets
     critic = squeezed(
         from_linen(MLP(config.hidden_dims, (1,), layer_norm=config.critic_norm), s, a)
     )

@@ -18,7 +18,6 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from jaxrl_rollouts import replay
 from jaxrl_rollouts.configs import chosen, fraction, number, positive
@@ -29,6 +28,7 @@ from jaxrl_rollouts.trees import PyTree
 
 from ..agents import AGENTS
 from ..agents.sac import SacConfig
+from ..arms import per_seed
 from ..data import Transitions, to_device
 from ..data.transitions import RewardView, drawn_rows, flat, reward_scale, rows_at
 from ..method import (
@@ -41,7 +41,6 @@ from ..method import (
     cadence,
     first_state,
     gradient_steps,
-    swept,
 )
 from ..task import Source, Task
 from ..worlds.dynamics import Dynamics, Noise, Rolled, Uncertainty, models_of, own_models
@@ -204,7 +203,7 @@ class ModelBased(Method):
         return (own or Uncertainty(spread_of_means, normalised=True))._replace(stops=True)
 
     def prepare(self, task: Task, job: Job) -> Prepared:
-        columns = swept(self, job)
+        own = per_seed(self, job)
         dynamics, worlds, typical, source = self.rolled_models(task, job)
         # Shared models are one copy for all seeds: memory does not grow with the arms.
         apart = bool(jax.tree.leaves(worlds)) and not (job.dynamics is None and self.world.shared)
@@ -212,8 +211,6 @@ class ModelBased(Method):
             worlds = jax.tree.map(lambda x: jnp.tile(x, (job.arms,) + (1,) * (x.ndim - 1)), worlds)
         if typical.ndim:
             typical = jnp.tile(typical, job.arms)
-        own = {name: np.repeat(np.asarray(x, np.float32), job.seeds) for name, x in columns.items()}
-        own = jax.device_put(own)
         # The view that the world models' rewards have: both parts of a batch are in one unit.
         scale = reward_scale(task.dataset, self.reward)
         rows, asked = scale.of(task.dataset.transitions), self.rollouts.keyframe_share is not None
@@ -226,8 +223,8 @@ class ModelBased(Method):
         # None where no rate falls: a training that is continued has the same program then.
         steps = iterations * every if self.fixed_length() else None
         learner = bind(method, dynamics, *sizes, steps)
-        per_seed: Any = Imagination(*(False, apart, True, typical.ndim > 0, False))  # type: ignore[arg-type]
-        made = learner, data, iterations, self.agent, task.env, source, per_seed
+        seen: Any = Imagination(*(False, apart, True, typical.ndim > 0, False))  # type: ignore[arg-type]
+        made = learner, data, iterations, self.agent, task.env, source, seen
         return Prepared(*made, reward=scale)
 
     def rolled_models(self, task: Task, job: Job) -> tuple[Dynamics, PyTree, jax.Array, Source]:

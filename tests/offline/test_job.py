@@ -16,13 +16,15 @@ from helpers_train import train
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, Interrupted
 from jaxrl_rollouts.offline.agents.bc import Bc
 from jaxrl_rollouts.offline.agents.td3_bc import Td3Bc
+from jaxrl_rollouts.offline.arms import arms_of, of_arm, swept
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.loaded_run import load_run
-from jaxrl_rollouts.offline.method import Job, Method, swept
+from jaxrl_rollouts.offline.method import Job, Method
 from jaxrl_rollouts.offline.methods import METHODS
 from jaxrl_rollouts.offline.methods.mopo import Mopo
+from jaxrl_rollouts.offline.methods.morel import Morel
 from jaxrl_rollouts.offline.policy import load_policy
 from jaxrl_rollouts.offline.recipes import PRESETS, recipe
 from jaxrl_rollouts.offline.result import TrainResult
@@ -238,8 +240,13 @@ def test_a_sweep_names_a_coefficient() -> None:
     ):
         with pytest.raises(ConfigError, match=says):
             swept(method, Job(sweep=sweep))
-    with pytest.raises(ConfigError, match="sweep: found 'alpha', expected none for td3_bc"):
-        train(dataset(), SMALL, sweep={"alpha": (1.0,)})
+    with pytest.raises(ConfigError, match="sweep: found 'alpha', expected none for bc"):
+        train(dataset(), "bc", preset="smoke", sweep=[{"alpha": 1.0}])
+    pairs = Job(sweep=({"halt": -1.0}, {}))
+    assert swept(Morel(halt=-3.0), pairs) == {"halt": [-1.0, -3.0]} and pairs.repeats == 2
+    assert arms_of(["a-b=1e-2", "x=1,y=2"]) == ({"a_b": 0.01}, {"x": 1.0, "y": 2.0})
+    with pytest.raises(ConfigError, match="arms: found 'x=high'"):
+        arms_of(["x=high"])
 
 
 def test_a_sweep_of_penalties_is_its_runs_side_by_side() -> None:
@@ -256,6 +263,31 @@ def test_a_sweep_of_penalties_is_its_runs_side_by_side() -> None:
     np.testing.assert_allclose(both[:2], alone, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(alone, rewards("base"), rtol=1e-4, atol=1e-4)
     assert (both[2:].mean(1) < both[:2].mean(1)).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "arms"),
+    [
+        ("iql", [{"expectile": 0.6}, {"expectile": 0.9, "beta": 1.0}]),
+        ("td3_bc", [{"alpha": 0.5}, {"alpha": 5.0}]),
+        ("rebrac", [{"actor_bc_coef": 0.01}, {"actor_bc_coef": 1.0}]),
+        ("cql", [{"weight": 0.5}, {"weight": 5.0}]),
+        ("fql", [{"alpha": 1.0}, {"alpha": 30.0}]),
+        ("ifql", [{"expectile": 0.6}, {"expectile": 0.9}]),
+        ("mopo", [{"penalty": 0.5}, {"penalty": 3.0}]),
+    ],
+)
+def test_an_arm_of_a_list_is_the_training_with_its_settings(name: str, arms: list) -> None:
+    options = {**LOOKS, "seed": 3}
+    method = recipe(name, "smoke", **{**changes(name), "steps": 20})
+    both = train(dataset(), method, sweep=arms, **options)
+    assert both.returns.shape == (4,)
+    for arm, settings in enumerate(arms):
+        alone = train(dataset(), replace(method, **settings), **options)
+        for found, want in ((both.returns, alone.returns), (both.true_value, alone.true_value)):
+            np.testing.assert_allclose(of_arm(found, arm, 2), want, rtol=1e-3)
+        actors = of_arm(both.actors, arm, 2), alone.actors
+        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-4), *actors)
 
 
 def test_a_penalty_in_units_of_the_mean_uncertainty_of_the_data() -> None:

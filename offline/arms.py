@@ -1,0 +1,94 @@
+"""Arms of a training: settings trained side by side in one program.
+
+offline.train(data, "iql", sweep={"expectile": (0.7, 0.9)})      # every combination, seeds apart
+offline.train(data, "iql", sweep=[{"expectile": 0.7}, {"expectile": 0.9, "beta": 1.0}])
+jaxrl-rollouts run offline --method iql --arms expectile=0.7 expectile=0.9,beta=1
+
+An arm of a list has the random numbers of a training of its own with these settings.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxrl_rollouts.configs import check, coefficients, unknown
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.trees import PyTree
+
+from .method import Agent, Job, Method, Sweep
+
+
+class Swept(NamedTuple):
+    """Rows, and the coefficients of the seed that learns from them."""
+
+    rows: Any
+    coefficients: dict[str, jax.Array]
+
+
+def sweep_of(given: Mapping[str, Sequence[float]] | Sequence[Mapping[str, float]] | None) -> Sweep:
+    """What `train` was given as `sweep`, as a `Job` has it."""
+    if given is None or isinstance(given, Mapping):
+        return {name: tuple(values) for name, values in (given or {}).items()}
+    return tuple(dict(arm) for arm in given)
+
+
+def arms_of(texts: Sequence[str]) -> tuple[dict[str, float], ...]:
+    """Of `expectile=0.9` or `expectile=0.9,beta=1`, an arm each.
+
+    Raises:
+        ConfigError: a text of another form.
+    """
+    arms = []
+    for text in texts:
+        pairs = [pair.partition("=")[::2] for pair in text.split(",")]
+        try:
+            arms.append({name.replace("-", "_"): float(value) for name, value in pairs})
+        except ValueError:
+            raise ConfigError("arms", text, "settings and numbers, expectile=0.9,beta=1") from None
+    return tuple(arms)
+
+
+def swept(method: Method, job: Job) -> dict[str, list[float]]:
+    """Every coefficient's value in each arm, `[arms]`; of combinations the last varies fastest.
+
+    Raises:
+        ConfigError: a setting that is no coefficient of the method, or a value out of range.
+    """
+    own = coefficients(method)
+    arms: Sequence[Mapping[str, float]] = [{}]
+    if isinstance(job.sweep, tuple):
+        arms = job.sweep or arms
+    else:
+        for name, values in job.sweep.items():
+            arms = [{**arm, name: value} for arm in arms for value in values]
+    for arm in arms:
+        for name in arm:
+            if name not in own:
+                raise unknown("sweep", name, own)
+        check(replace(method, **arm))
+    return {name: [float(arm.get(name, own[name])) for arm in arms] for name in own}
+
+
+def per_seed(method: Method, job: Job) -> dict[str, jax.Array]:
+    """`swept` for every seed, `[arms * seeds]`, of which seeds vary fastest."""
+    columns = swept(method, job).items()
+    return jax.device_put({k: np.repeat(np.asarray(x, np.float32), job.seeds) for k, x in columns})
+
+
+def with_coefficients(agent: Agent, found: Mapping[str, jax.Array]) -> Agent:
+    """The agent whose gradient step reads these numbers in its settings; they may be traced."""
+    update: Any = agent.update
+    nets = update.args[0]
+    own = nets._replace(config=replace(nets.config, **found))
+    return agent._replace(update=functools.partial(update.func, own))
+
+
+def of_arm(values: PyTree, arm: int, seeds: int) -> PyTree:
+    """Rows of one arm, `[seeds, ...]` of `[arms * seeds, ...]`."""
+    return jax.tree.map(lambda x: x[arm * seeds : (arm + 1) * seeds], values)
