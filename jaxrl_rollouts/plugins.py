@@ -58,6 +58,9 @@ class ExperimentInfo:
         longer: `module:function` from a configuration and a whole number to that of the same run
             with trainings so many times as long, which begins with the same bits; without one, the
             length is part of the training (a rate that falls to zero over it, say).
+        arms: `module:function` from a configuration to the names of its settings that a setting
+            `arms` takes several values of, `("penalty=1", "penalty=5")`, trained side by side in
+            one program; the report has a row for each in the table `arms`.
         main: where to start: listed first.
         caches: whether compiled programs may be kept between runs; not where compiling is timed.
     """
@@ -70,6 +73,7 @@ class ExperimentInfo:
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
     prepare: str = field(default="", kw_only=True)
     longer: str = field(default="", kw_only=True)
+    arms: str = field(default="", kw_only=True)
     main: bool = field(default=False, kw_only=True)
     caches: bool = field(default=True, kw_only=True)
 
@@ -109,6 +113,10 @@ class Experiment(ExperimentInfo):
             expected = f"none: a longer {self.name} is another training, not more of the same"
             raise ConfigError("times", times, expected, "run it anew with other settings")
         return resolve_name(self.longer)(config, times)
+
+    def sweepable(self, config: Any) -> tuple[str, ...]:
+        """Settings whose values may be trained side by side in one program."""
+        return tuple(resolve_name(self.arms)(config)) if self.arms else ()
 
     def __post_init__(self) -> None:
         if not self.presets:

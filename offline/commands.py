@@ -36,6 +36,7 @@ MAIN_JOB = ExperimentInfo(
     main=True,
     prepare="jaxrl_rollouts.offline.main_job:prepare",
     longer="jaxrl_rollouts.offline.main_job:longer",
+    arms="jaxrl_rollouts.offline.main_job:sweepable",
 )
 LISTINGS = {listing.name: listing for listing in (MAIN_JOB, FINETUNING, CONTINUAL)}
 

@@ -9,15 +9,17 @@ jaxrl-rollouts run offline --method my_file.py:MyMethod     # one of your own
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from jaxrl_rollouts.cli.shown import choices_of, option
 from jaxrl_rollouts.compare.claims import add_clock, clock_rows
 from jaxrl_rollouts.compare.grid import Cell
-from jaxrl_rollouts.configs import chosen, positive
+from jaxrl_rollouts.configs import chosen, coefficients, positive
 from jaxrl_rollouts.errors import ConfigError, DataError, DivergenceError
 from jaxrl_rollouts.feeds import Stream
 from jaxrl_rollouts.record.context import RunContext
@@ -26,6 +28,7 @@ from jaxrl_rollouts.reports.report import Report
 from . import logs
 from . import report as page
 from .agents.critics import bootstrap_rate
+from .arms import arms_of, of_arm
 from .behaviours.made import MADE, PENDULUM
 from .choosing.choice import Choice
 from .choosing.choose import PRESETS as CHOOSING
@@ -71,6 +74,9 @@ class Config:
         stream: leave the rows on the disk and read them while training: `auto`, where they do not
             fit into memory; `always`; `never`. For files in D4RL's layout, and methods without a
             world model.
+        arms: settings trained side by side in one program, `expectile=0.7 expectile=0.9,beta=1`:
+            coefficients of the method, an arm each, with the numbers of a run of its own. The
+            report is a row for each arm.
     """
 
     dataset: str = PENDULUM
@@ -85,9 +91,11 @@ class Config:
     max_episode_steps: int | None = positive(None)
     cut_mismatches: bool = False
     stream: Stream = "auto"
+    arms: tuple[str, ...] = ()
 
     def job(self, context: RunContext | None = None) -> Job:
-        return Job(self.seeds, self.seed, self.evaluations, self.episodes, context)
+        own = self.seeds, self.seed, self.evaluations, self.episodes, context
+        return Job(*own, sweep=arms_of(self.arms))
 
 
 def begin(preset: str, given: Callable[[str], str | None]) -> Config:
@@ -120,7 +128,43 @@ def run(config: Config, context: RunContext) -> Report:
     dataset, preset = opened(config), context.folder.preset
     job = config.job(context)
     result = train_method(dataset, config.method, job, config.environment or None, preset=preset)
-    return report_of(result, job)
+    return report_of_arms(result, job, config.arms) if config.arms else report_of(result, job)
+
+
+def report_of_arms(result: TrainResult, job: Job, arms: Sequence[str]) -> Report:
+    """A row for each arm: what its policies earned, or gain by `choose` without a simulator."""
+    context, seeds = job.context, job.seeds
+    assert context is not None, "a report is of a run"
+    report = Report.of(context, seeds)
+    rate = bootstrap_rate(result.config)
+    cell = Cell.of(result.trained, per_iteration=result.per_iteration, rate=rate)
+    found = {name: cell[metric] for name, metric in page.COLUMNS.items() if metric in cell}
+    if result.score is not None:
+        found["score"] = result.score
+    verdict = chosen_of(result, job) if result.env is None else None
+    if isinstance(verdict, Choice):
+        found[page.GAIN] = np.array(page.gains(verdict))
+        page.add_choice(report, verdict)
+    elif verdict is not None:
+        report.note(f"No verdict: {verdict}")
+    rows = [
+        {"arm": text, "policies": f"{i * seeds} to {(i + 1) * seeds - 1}"} | of_arm(found, i, seeds)
+        for i, text in enumerate(arms)
+    ]
+    report.table("arms", rows, "Policies: their numbers in the run's files. Others as in a run.")
+    if "return" in cell:
+        page.draw_arms(report, cell, arms, seeds)
+    report.note(f"{len(arms)} arms of {result.method.name} in one program, {seeds} seeds each.")
+    for row, iteration in sorted(result.trained.diverged.items()):
+        report.note(f"{arms[row // seeds]}, seed {row % seeds}: diverged at {iteration}.")
+    page.note_environments(report, [result.source])
+    page.note_differences(report, result, source_of(type(result.method)))
+    return report
+
+
+def sweepable(config: Config) -> tuple[str, ...]:
+    """Settings that `arms` may vary, as options are called."""
+    return tuple(coefficients(config.method)) if config.method.sweeps else ()
 
 
 def report_of(result: TrainResult, job: Job) -> Report:
@@ -154,6 +198,7 @@ def report_of(result: TrainResult, job: Job) -> Report:
     report.table("result", rows, page.RESULT)
     if isinstance(verdict, Choice):
         page.add_choice(report, verdict)
+        report.number(page.GAIN, page.gains(verdict))
     add_clock(report, clock_rows({name: cell}))
     page.add_main_job(report, source, cell)
     if result.returns is not None and result.true_value is not None:

@@ -5,7 +5,7 @@ Cells are those of trained agents: their histories hold what `evaluator` records
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.reports import pictures
 from jaxrl_rollouts.reports.report import Report
 
+from .arms import of_arm
 from .choosing.choice import Choice, as_row, checked
 from .choosing.choice import draw as draw_choice
 from .conclusion import disagreeing
@@ -137,6 +138,22 @@ def add_main_job(report: Report, setting: Source, cell: Cell) -> None:
 GAIN = "gain"  # discounted value by `choose`, less the data's own
 
 
+def draw_arms(report: Report, cell: Cell, arms: Sequence[str], seeds: int) -> None:
+    """Returns while training, a curve for each arm."""
+    drawn, (ax,) = pictures.figure(1, 1, titles=("Return",))
+    steps, values = cell.curve("return")
+    for i, name in enumerate(arms):
+        pictures.curve_with_band(ax, steps, of_arm(values, i, seeds), name)
+    ax.set_xlabel("gradient steps")
+    ax.legend()
+    report.picture("arms", drawn, "Means of the evaluations of the mean action while training.")
+
+
+def gains(found: Choice) -> list[float]:
+    """Values of the policies less the data's own."""
+    return [row.value - found.behaviour[1] for row in found.table]
+
+
 def add_choice(report: Report, found: Choice) -> None:
     """What `choose` found of the policies: a row for each seed, a picture, the check."""
     columns = ("policy", "verdict", "value", "low", "high", "beyond", "fqe", "why")
@@ -144,7 +161,6 @@ def add_choice(report: Report, found: Choice) -> None:
     low, value, high = found.behaviour
     data = {"policy": "the data", "value": value, "low": low, "high": high}
     report.table("choice", [*rows, data])
-    report.number(GAIN, [row.value - value for row in found.table])
     caption = (
         "Left: discounted values in world models that no training used, grey the data's own. "
         "Right: the share of steps on which these models agree as they do on the data."

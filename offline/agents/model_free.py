@@ -99,7 +99,7 @@ class ModelFree(Method):
         if not job.sweep:
             return made
         if isinstance(data, Prefetcher):
-            hint = "read them (stream='never', --stream never)"
+            hint = "read them (stream='never', --stream never), or train one setting at a time"
             raise ConfigError("sweep", "rows on disk", "rows in memory", hint)
         own = Swept(data, per_seed(self, job))
         return made._replace(data=own, per_seed=Swept(False, True))
