@@ -14,7 +14,7 @@ import numbers
 import types
 import typing
 import warnings
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -229,6 +229,22 @@ def coefficients(config: Any) -> dict[str, float]:
     """The `coefficient` fields of a dataclass, by name."""
     fields = dataclasses.fields(config)
     return {f.name: getattr(config, f.name) for f in fields if f.metadata.get(_COEFFICIENT)}
+
+
+def columns(config: Any, arms: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
+    """Values of the coefficients in each of some settings, `[arms]`; those not named are the
+    configuration's.
+
+    Raises:
+        ConfigError: a setting that is no coefficient, or a value out of range.
+    """
+    own = coefficients(config)
+    for arm in arms:
+        for name in arm:
+            if name not in own:
+                raise unknown("sweep", name, own)
+        check(dataclasses.replace(config, **arm))
+    return {name: [float(arm.get(name, own[name])) for arm in arms] for name in own}
 
 
 def chosen(registry: Any, default: Any, *, flat: bool = False) -> Any:

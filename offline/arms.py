@@ -15,13 +15,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
-from jaxrl_rollouts.configs import check, coefficients, unknown
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.trees import PyTree
 
-from .method import Agent, Job, Method, Sweep
+from .method import Agent, Sweep
 
 
 class Swept(NamedTuple):
@@ -31,10 +29,10 @@ class Swept(NamedTuple):
     coefficients: dict[str, jax.Array]
 
 
-def sweep_of(given: Mapping[str, Sequence[float]] | Sequence[Mapping[str, float]] | None) -> Sweep:
+def sweep_of(given: Mapping[str, Sequence[float]] | Sequence[Mapping[str, float]]) -> Sweep:
     """What `train` was given as `sweep`, as a `Job` has it."""
-    if given is None or isinstance(given, Mapping):
-        return {name: tuple(values) for name, values in (given or {}).items()}
+    if isinstance(given, Mapping):
+        return {name: tuple(values) for name, values in given.items()}
     return tuple(dict(arm) for arm in given)
 
 
@@ -52,33 +50,6 @@ def arms_of(texts: Sequence[str]) -> tuple[dict[str, float], ...]:
         except ValueError:
             raise ConfigError("arms", text, "settings and numbers, expectile=0.9,beta=1") from None
     return tuple(arms)
-
-
-def swept(method: Method, job: Job) -> dict[str, list[float]]:
-    """Every coefficient's value in each arm, `[arms]`; of combinations the last varies fastest.
-
-    Raises:
-        ConfigError: a setting that is no coefficient of the method, or a value out of range.
-    """
-    own = coefficients(method)
-    arms: Sequence[Mapping[str, float]] = [{}]
-    if isinstance(job.sweep, tuple):
-        arms = job.sweep or arms
-    else:
-        for name, values in job.sweep.items():
-            arms = [{**arm, name: value} for arm in arms for value in values]
-    for arm in arms:
-        for name in arm:
-            if name not in own:
-                raise unknown("sweep", name, own)
-        check(replace(method, **arm))
-    return {name: [float(arm.get(name, own[name])) for arm in arms] for name in own}
-
-
-def per_seed(method: Method, job: Job) -> dict[str, jax.Array]:
-    """`swept` for every seed, `[arms * seeds]`, of which seeds vary fastest."""
-    columns = swept(method, job).items()
-    return jax.device_put({k: np.repeat(np.asarray(x, np.float32), job.seeds) for k, x in columns})
 
 
 def with_coefficients(agent: Agent, found: Mapping[str, jax.Array]) -> Agent:

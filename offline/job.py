@@ -111,7 +111,7 @@ def train(
         context,
         dynamics,
         world_models,
-        sweep_of(sweep),
+        sweep_of(sweep) if sweep else {},
         on_divergence,
     )
     with ExitStack() as closing:

@@ -16,14 +16,15 @@ world models, and both leave what makes a method to a few functions with default
 from __future__ import annotations
 
 import functools
-import math
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import jax
+import numpy as np
 
-from jaxrl_rollouts.configs import coefficients, positive, settings
+from jaxrl_rollouts.configs import coefficients, columns, positive, settings
 from jaxrl_rollouts.finite import OnDivergence
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.scaler import Scaler, fit_scaler
@@ -247,11 +248,24 @@ class Job:
     on_divergence: OnDivergence = "drop"
 
     @property
+    def settings(self) -> list[Mapping[str, float]]:
+        """Of every arm; of combinations the last varies fastest."""
+        if isinstance(self.sweep, tuple):
+            return list(self.sweep) or [{}]
+        points = itertools.product(*self.sweep.values())
+        return [dict(zip(self.sweep, point, strict=True)) for point in points]
+
+    @property
     def arms(self) -> int:
         """How many settings are trained side by side."""
-        if isinstance(self.sweep, tuple):
-            return max(len(self.sweep), 1)
-        return math.prod(len(values) for values in self.sweep.values())
+        return len(self.settings)
+
+    def coefficients(self, method: Method) -> dict[str, jax.Array]:
+        """A method's, `[arms * seeds]`, of which seeds vary fastest."""
+        found = columns(method, self.settings).items()
+        return jax.device_put(
+            {k: np.repeat(np.asarray(x, np.float32), self.seeds) for k, x in found}
+        )
 
     @property
     def repeats(self) -> int:

@@ -19,7 +19,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.feeds import Drawn, Prefetcher, scattered
 from jaxrl_rollouts.scaler import Scaler, fit_scaler_by_blocks
 
-from ..arms import Swept, per_seed, with_coefficients
+from ..arms import Swept, with_coefficients
 from ..data import Dataset, Transitions, sample_batch, to_device
 from ..data.streamed import columns_of
 from ..data.transitions import RewardScale, RewardView, drawn_rows, reward_scale, rows_at
@@ -101,7 +101,7 @@ class ModelFree(Method):
         if isinstance(data, Prefetcher):
             hint = "read them (stream='never', --stream never), or train one setting at a time"
             raise ConfigError("sweep", "rows on disk", "rows in memory", hint)
-        own = Swept(data, per_seed(self, job))
+        own = Swept(data, job.coefficients(self))
         return made._replace(data=own, per_seed=Swept(False, True))
 
     def device_rows(self, dataset: Dataset, scale: RewardScale, per: int) -> Any:

@@ -28,7 +28,6 @@ from jaxrl_rollouts.trees import PyTree
 
 from ..agents import AGENTS
 from ..agents.sac import SacConfig
-from ..arms import per_seed
 from ..data import Transitions, to_device
 from ..data.transitions import RewardView, drawn_rows, flat, reward_scale, rows_at
 from ..method import (
@@ -203,7 +202,7 @@ class ModelBased(Method):
         return (own or Uncertainty(spread_of_means, normalised=True))._replace(stops=True)
 
     def prepare(self, task: Task, job: Job) -> Prepared:
-        own = per_seed(self, job)
+        own = job.coefficients(self)
         dynamics, worlds, typical, source = self.rolled_models(task, job)
         # Shared models are one copy for all seeds: memory does not grow with the arms.
         apart = bool(jax.tree.leaves(worlds)) and not (job.dynamics is None and self.world.shared)

@@ -13,10 +13,11 @@ import pytest
 from fixtures import StopAt
 from helpers_train import train
 
+from jaxrl_rollouts.configs import columns
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, Interrupted
 from jaxrl_rollouts.offline.agents.bc import Bc
 from jaxrl_rollouts.offline.agents.td3_bc import Td3Bc
-from jaxrl_rollouts.offline.arms import arms_of, of_arm, swept
+from jaxrl_rollouts.offline.arms import arms_of, of_arm
 from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments import make
@@ -231,19 +232,22 @@ def test_a_method_is_trained_in_given_dynamics() -> None:
 
 
 def test_a_sweep_names_a_coefficient() -> None:
-    assert swept(Mopo(penalty=3.0), Job()) == {"penalty": [3.0]}
+    assert columns(Mopo(penalty=3.0), Job().settings) == {"penalty": [3.0]}
     job = Job(sweep={"penalty": (1.0, 2.0)})
-    assert swept(Mopo(), job) == {"penalty": [1.0, 2.0]} and job.arms == 2
+    assert columns(Mopo(), job.settings) == {"penalty": [1.0, 2.0]} and job.arms == 2
+    np.testing.assert_array_equal(job.coefficients(Mopo())["penalty"], [1.0, 1.0, 2.0, 2.0])
     for method, sweep, says in (
         (Mopo(), {"penalti": (1.0,)}, "did you mean penalty"),
         (Mopo(), {"penalty": (-1.0,)}, "penalty: found -1.0"),
     ):
         with pytest.raises(ConfigError, match=says):
-            swept(method, Job(sweep=sweep))
+            columns(method, Job(sweep=sweep).settings)
     with pytest.raises(ConfigError, match="sweep: found 'alpha', expected none for bc"):
         train(dataset(), "bc", preset="smoke", sweep=[{"alpha": 1.0}])
     pairs = Job(sweep=({"halt": -1.0}, {}))
-    assert swept(Morel(halt=-3.0), pairs) == {"halt": [-1.0, -3.0]} and pairs.repeats == 2
+    assert (
+        columns(Morel(halt=-3.0), pairs.settings) == {"halt": [-1.0, -3.0]} and pairs.repeats == 2
+    )
     assert arms_of(["a-b=1e-2", "x=1,y=2"]) == ({"a_b": 0.01}, {"x": 1.0, "y": 2.0})
     with pytest.raises(ConfigError, match="arms: found 'x=high'"):
         arms_of(["x=high"])
