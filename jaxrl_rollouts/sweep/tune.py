@@ -181,15 +181,14 @@ def _checked(
 def _together(
     experiment: Experiment, asked: TuneOptions, space: Mapping[str, Span], given: Sequence[str]
 ) -> int:
-    """How many trials are arms of one program, which is said."""
+    """How many trials are arms of one program; also printed."""
     _, config, _ = parse_run(experiment, given)
     known = experiment.sweepable(config)
     others = [name for name in space if name.replace("-", "_") not in known]
     if asked.parallel == 1:
         return 1
+    note = f"{asked.parallel} trials are arms of one program"
     if others:
-        said = f"{others[0]} cannot vary inside a program: each trial is a program of its own"
-    else:
-        said = f"{asked.parallel} trials are arms of one program"
-    print(f"note: {said}", file=sys.stderr)
+        note = f"{others[0]} cannot vary inside a program: each trial is a program of its own"
+    print(f"note: {note}", file=sys.stderr)
     return 1 if others else asked.parallel
