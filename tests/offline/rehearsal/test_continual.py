@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,10 +16,12 @@ from jaxrl_rollouts import offline
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.collect import collect, random_policy
-from jaxrl_rollouts.offline.rehearsal.command import Config
+from jaxrl_rollouts.offline.rehearsal.command import EXPERIMENT, Config
 from jaxrl_rollouts.offline.rehearsal.network import Rows, Seen, rehearsing
 from jaxrl_rollouts.offline.rehearsal.result import Continual
 from jaxrl_rollouts.offline.rehearsal.sequences import SEQUENCES
+from jaxrl_rollouts.record.context import RunContext
+from jaxrl_rollouts.record.folder import RunFolder
 
 METHOD = offline.recipe("bc", "smoke", hidden_dims=(8,), steps=40)
 CONFIG = offline.ContinualConfig(
@@ -144,3 +148,13 @@ def test_refused() -> None:
         check(Config(data=("a.hdf5",)))
     with pytest.raises(ConfigError, match="environments: found '1 of 2 datasets'"):
         check(Config("files", ("a.hdf5", "b.hdf5"), ("pendulum",)))
+
+
+def test_the_command_reports_arms_tasks_and_thresholds(tmp_path: Path) -> None:
+    config = replace(EXPERIMENT.presets["smoke"], buffers=replace(CONFIG, rules=("random",)))
+    folder = RunFolder.create(tmp_path, "continual", "smoke", config, "nothing")
+    report = EXPERIMENT.run(config, RunContext(folder, progress=False))
+    arms = [row["arm"] for row in report.tables["arms"]]
+    assert arms == ["random, data", "random, policy", "nothing", "everything"]
+    assert [row["task"] for row in report.tables["tasks"]][0] == "plane-east"
+    assert [claim.threshold for claim in report.claims] == [0.05, 0.3]
