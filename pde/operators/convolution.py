@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -168,7 +169,7 @@ def _primitive(name: str, work: Callable[..., jax.Array]) -> Primitive:
 
     def shape_of(*given: Any, **how: Any) -> Any:
         out = jax.eval_shape(functools.partial(work, **how), *given)
-        return jax.core.ShapedArray(out.shape, out.dtype)
+        return ShapedArray(out.shape, out.dtype)
 
     made.def_impl(lambda *given, **how: jax.jit(functools.partial(work, **how))(*given))
     made.def_abstract_eval(shape_of)

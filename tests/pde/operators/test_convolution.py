@@ -59,7 +59,7 @@ def test_a_shift_transposed_is_the_shift_back(padding: Any) -> None:
 
 
 def test_gelu_by_tanh() -> None:
-    x = np.linspace(-4, 4, 101, dtype=np.float32)
+    x = jnp.linspace(-4, 4, 101)
     expected = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
     np.testing.assert_allclose(gelu_of("tanh")(x), expected, atol=1e-6)
     apart = np.abs(np.asarray(gelu_of("tanh")(x) - gelu_of("erf")(x))).max()
