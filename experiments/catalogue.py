@@ -114,7 +114,7 @@ _LISTED = (
         "trust_pde",
         "agreement of emulators against true valid times: ranks, promises, other domains",
         GOALS,
-        minutes={**dict.fromkeys(("smoke", "long", "kolmogorov", "decaying")), "cpu": 11},
+        minutes={"smoke": None, "cpu": 11, "long": None, "kolmogorov": 20, "decaying": 15},
         needs=dict.fromkeys(("smoke", "cpu", "long", "kolmogorov", "decaying"), (PDE,)),
         prepare=f"{_NEEDS}:check_solver",
     ),
