@@ -187,7 +187,7 @@ def _together(
     others = [name for name in space if name.replace("-", "_") not in known]
     if asked.parallel == 1:
         return 1
-    note = f"{asked.parallel} trials are arms of one program"
+    note = f"up to {asked.parallel} trials are arms of one program"
     if others:
         note = f"{others[0]} cannot vary inside a program: each trial is a program of its own"
     print(f"note: {note}", file=sys.stderr)

@@ -102,7 +102,8 @@ class ModelFree(Method):
             hint = "read them (stream='never', --stream never), or train one setting at a time"
             raise ConfigError("sweep", "rows on disk", "rows in memory", hint)
         own = Swept(data, job.coefficients(self))
-        return made._replace(data=own, per_seed=Swept(False, True))
+        seen: Any = Swept(False, True)  # type: ignore[arg-type]
+        return made._replace(data=own, per_seed=seen)
 
     def device_rows(self, dataset: Dataset, scale: RewardScale, per: int) -> Any:
         """The rows on the device, or a feed of those that stay on the disk.
@@ -181,9 +182,7 @@ def _bind(
         agent_key, key = jax.random.split(key)
         return ModelFreeState(first_state(agent, agent_key, dataset.observations), key)
 
-    def update(
-        state: ModelFreeState, dataset: Transitions | Drawn | Swept
-    ) -> tuple[ModelFreeState, dict[str, jax.Array]]:
+    def update(state: ModelFreeState, dataset: Any) -> tuple[ModelFreeState, dict[str, jax.Array]]:
         moving = agent
         if isinstance(dataset, Swept):
             moving, dataset = with_coefficients(agent, dataset.coefficients), dataset.rows
