@@ -292,8 +292,11 @@ def test_an_arm_of_a_list_is_the_training_with_its_settings(name: str, arms: lis
             np.testing.assert_allclose(of_arm(found, arm, 2), want, rtol=1e-3)
         actors = of_arm(both.actors, arm, 2), alone.actors
         jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-4), *actors)
-    ends = (jax.tree.leaves(of_arm(both.actors, arm, 2)) for arm in range(2))
-    assert any(not np.allclose(x, y, rtol=1e-3, atol=1e-4) for x, y in zip(*ends, strict=True))
+    # Equal random numbers: states differ by the coefficient alone, or are the same bits.
+    learned = [
+        x for x in jax.tree.leaves(both.trained.state) if jnp.issubdtype(x.dtype, jnp.floating)
+    ]
+    assert any(not np.array_equal(x[:2], x[2:]) for x in learned)
 
 
 def test_a_penalty_in_units_of_the_mean_uncertainty_of_the_data() -> None:
