@@ -61,13 +61,6 @@ _LISTED = (
         minutes={"smoke": None, "cpu": 1},
     ),
     ExperimentInfo(
-        "memory",
-        "benchmark: peak memory as predicted before a training, and as measured",
-        GOALS,
-        minutes={"smoke": None, "cpu": 15},
-        caches=False,
-    ),
-    ExperimentInfo(
         "operators",
         "DRIFT-Net's mixer against attention, Fourier layers and convolutions in one network",
         "DRIFT-Net (ICLR 2026), its code; scOT: Herde et al. 2024 (arXiv 2405.19101)",

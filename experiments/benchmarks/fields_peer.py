@@ -29,11 +29,8 @@ from jaxrl_rollouts.sweep.table import DIGITS, merged, read_table, write_table
 
 from .peer import PEERS, Peer, Theirs
 
-DATASET, PEER, OURS = (
-    "ks22",
-    "neuraloperator",
-    "fno",
-)  # periodic, of one channel, without conditions
+# Periodic, of one channel, without conditions.
+DATASET, PEER, OURS = "ks22", "neuraloperator", "fno"
 
 
 def scores(rolled: np.ndarray, truth: np.ndarray, dt: float) -> dict[str, float]:

@@ -18,14 +18,12 @@ import numpy as np
 from jaxrl_rollouts import loop
 from jaxrl_rollouts.configs import positive
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
-from jaxrl_rollouts.errors import ConfigError, MissingExtraError
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
 from jaxrl_rollouts.offline.agents.td3_bc import Td3BcConfig
 from jaxrl_rollouts.offline.data import Transitions, to_device
-from jaxrl_rollouts.offline.environments import make
-from jaxrl_rollouts.offline.environments.base import as_model
 from jaxrl_rollouts.offline.environments.terminations import never
 from jaxrl_rollouts.offline.method import AgentConfig
 from jaxrl_rollouts.offline.recurrent.memory import gru_tape
@@ -42,7 +40,6 @@ from .timing import Rates
 
 OBSERVATIONS, ACTIONS = 17, 6  # HalfCheetah's sizes
 AGENTS: Mapping[str, Any] = {"td3_bc": Td3BcConfig, "iql": IqlConfig}
-WORLDS = ("pendulum", "gymnax/Pendulum-v1", "brax/inverted_pendulum", "mujoco/HalfCheetah-v4")
 
 
 @dataclass(frozen=True)
@@ -61,10 +58,6 @@ class Config:
         seeds_width: width of the networks whose seeds are timed.
         horizons: lengths of rollouts.
         rollout_rows: rolled side by side.
-        environments: names of true environments; those not installed are left out.
-        environment_copies: side by side of those on the device.
-        environment_steps: that are timed.
-        host_copies: side by side of those on the host.
         ensemble: the world model that is rolled.
         agents: without critics to be counted, timed beside SAC at the largest width.
         tape: observations that a GRU reads, half as wide as the largest width.
@@ -82,10 +75,6 @@ class Config:
     seeds_width: int = 64
     horizons: tuple[int, ...] = (1, 5, 50, 500)
     rollout_rows: int = 5_000
-    environments: tuple[str, ...] = WORLDS
-    environment_copies: int = 4096
-    environment_steps: int = 100
-    host_copies: int = 16
     ensemble: EnsembleConfig = field(default_factory=EnsembleConfig)
     agents: tuple[str, ...] = ("td3_bc", "iql")
     tape: int = positive(2048)
@@ -113,13 +102,6 @@ def run(config: Config, context: RunContext) -> Report:
     train = our_training(our_sac(config, config.seeds_width, 2), config)
     timing.show_seeds(report, context, title, train, config.seeds, repeats=config.repeats)
     report.table("rollout transitions per second", time_rollouts(config))
-    rows = []
-    for name in config.environments:
-        try:
-            rows.append(time_environment(config, name))
-        except MissingExtraError as error:
-            report.note(f"{name} was left out: {error}")
-    report.table("true environments, steps per second with a policy", rows)
     timing.note_load(report, "at the end")
     return report
 
@@ -287,41 +269,7 @@ def time_rollouts(config: Config) -> list[dict[str, Any]]:
     return [row(horizon) for horizon in config.horizons]
 
 
-def time_environment(config: Config, name: str) -> dict[str, Any]:
-    """Steps per second of a true environment with a policy."""
-    env = make(name)
-    agent = make_sac(SacConfig(hidden_dims=(64, 64)), env.observation_size, env.action_size)
-    actor = jax.jit(agent.init)(jax.random.key(2)).actor
-    copies = config.host_copies if env.host else config.environment_copies
-    steps = min(config.environment_steps, env.max_episode_steps)
-    policy: dict[str, Any] = {"policy": agent.policy, "policy_params": actor}
-
-    @jax.jit
-    def play(key: jax.Array) -> Any:
-        start_key, roll_key = jax.random.split(key)
-        start, model, stop = env.reset(start_key, copies), as_model(env), env.host
-        played = rollout(
-            model, None, start, roll_key, horizon=steps, stop_at_termination=stop, **policy
-        )
-        # All of it is returned: what nobody asks for, XLA does not compute.
-        return played.valid.sum(), played.steps
-
-    seconds, compiling = time_calls(config, play)
-    played = float(play(jax.random.split(jax.random.key(0), config.repeats + 1)[0])[0])
-    row = {"environment": name, "copies": copies}
-    return row | {"steps/s": played / seconds, "compile s": compiling}
-
-
-TINY: dict[str, Any] = {"rows": 2000, "updates": 20, "rollout_rows": 200, "environment_copies": 64}
-TINY |= {
-    "critics": (2,),
-    "agents": ("td3_bc",),
-    "tape": 16,
-    "repeats": 2,
-    "seeds": (1, 2),
-    "seeds_width": 32,
-    "horizons": (1, 5),
-}
-SMOKE = Config(widths=(32,), environments=("pendulum",), **TINY)
-PRESETS = {"smoke": SMOKE, "cpu": Config()}
+TINY: dict[str, Any] = {"rows": 2000, "updates": 20, "rollout_rows": 200, "critics": (2,)}
+TINY |= {"agents": ("td3_bc",), "tape": 16, "repeats": 2, "seeds": (1, 2), "seeds_width": 32}
+PRESETS = {"smoke": Config(widths=(32,), horizons=(1, 5), **TINY), "cpu": Config()}
 EXPERIMENT = LISTINGS["speed"].experiment(Config, PRESETS, run)
