@@ -163,12 +163,8 @@ def update_row(
     row, rates = beside_d3rlpy(report, config, context, our_sac(config, width, critics), given)
     nets = f"{config.layers} x {width}"
     used = update_operations(config, width, critics) * row["updates/s"] / peak
-    row = {
-        "nets": f"SAC, {nets}, {critics} critics",
-        "critics": critics,
-        **row,
-        "% of matmul peak": 100.0 * used,
-    }
+    row = {"nets": f"SAC, {nets}, {critics} critics", "critics": critics, **row}
+    row["% of matmul peak"] = 100.0 * used
     if "d3rlpy" in rates:
         # At the peak of matrix products two layers of 256 reach 5.2 and, of 10 critics, 3.4.
         times = 5.0 if width < 256 else 2.5 if critics == 2 else 2.0

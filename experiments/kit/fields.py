@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -28,13 +29,7 @@ def solved(name: str, simulations: Sequence[Simulation], context: RunContext | N
         return {"u": one.array().astype(np.float32), **known}
 
     found = remember(context, "data", name, measure)
-    fields = from_arrays(
-        found["u"],
-        found["dt"],
-        found["dx"],
-        {which.parameter: found["value"]},
-        names=which.channels,
-        axes=which.axes,
-        source=which.name,
-    )
+    values = {which.parameter: found["value"]}
+    about: Any = {"names": which.channels, "axes": which.axes, "source": which.name}
+    fields = from_arrays(found["u"], found["dt"], found["dx"], values, **about)
     return fields._replace(equation=which.name)
