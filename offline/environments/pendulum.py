@@ -50,10 +50,16 @@ def step(
 
 
 def reward(
-    observation: jax.Array, action: jax.Array, next_observation: jax.Array | None = None
+    observation: jax.Array,
+    action: jax.Array,
+    next_observation: jax.Array | None = None,
+    upright: float = 0.0,
 ) -> jax.Array:
-    """Reward of a transition; it depends on the observation before the step and the action."""
-    angle = jnp.arctan2(observation[..., 1], observation[..., 0])
+    """Reward of a transition; it depends on the observation before the step and the action.
+
+    `upright` is the angle (rad) at which it is highest.
+    """
+    angle = jnp.arctan2(observation[..., 1], observation[..., 0]) - upright
     return -_cost(angle, observation[..., 2], MAX_TORQUE * jnp.clip(action[..., 0], -1.0, 1.0))
 
 

@@ -72,10 +72,10 @@ def reset(key: jax.Array, batch: int) -> EnvironmentState:
 
 
 def step(
-    key: jax.Array, state: EnvironmentState, action: jax.Array
+    key: jax.Array, state: EnvironmentState, action: jax.Array, build: Build = STANDARD
 ) -> tuple[EnvironmentState, StepResult]:
     """Advance `[B, 3]` states; the episode ends when the pole falls or the cart is too fast."""
-    following = advance(state.inner, action[:, 0])
+    following = advance(state.inner, action[:, 0], build)
     paid = reward(state.inner, action, following)
     ended = fallen(state.inner, action, following)
     return proceed(state, following, following, paid, ended, MAX_EPISODE_STEPS)

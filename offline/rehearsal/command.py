@@ -31,20 +31,22 @@ _WORLD = WorldModelConfig(members=3, elites=3, hidden_dims=(64, 64), max_epochs=
 
 @dataclass(frozen=True)
 class Config:
-    """Tasks, the method of each, and buffers.
+    """A sequence of tasks, the method of their own policies, and the buffers.
 
     Attributes:
         sequence: made on the spot: `plane-goals`, `pendulum-angles` (rewards differ) or
             `runner-builds` (dynamics differ); or `files`, those of `data`.
         data: with `files`, a dataset for each task, in their order.
-        environments: of these; none where the datasets name them.
+        environments: with `files`, a simulator for each task; none where the datasets name them.
         rows: of each task that is made on the spot.
-        method: of each task's own policy.
-        steps: gradient steps of that.
-        hidden_dims: networks of that where the method has such a setting; () keeps its own.
-        tau: how fast its target networks follow, likewise; None keeps its own.
+        method: that trains each task's own policy.
+        steps: gradient steps of each task's own policy.
+        hidden_dims: its networks, where the method has this setting; () keeps the method's.
+        tau: rate of its target networks, where the method has this setting; None keeps the
+            method's.
         buffers: what is kept, and the network that rehearses it.
-        seeds, seed: trained side by side, and of the random numbers.
+        seeds: trained side by side.
+        seed: of the random numbers.
     """
 
     sequence: str = "plane-goals"
@@ -78,14 +80,8 @@ class Config:
             raise ConfigError("environments", found, "one for each, or none")
 
 
-def prepare(config: Config) -> list[str]:
-    """Nothing is to be known first."""
-    del config
-    return []
-
-
 def tasks_of(config: Config) -> list[tuple[Any, Any]]:
-    """Datasets and environments."""
+    """A dataset and an environment for each task; None where the dataset names it."""
     if config.sequence != "files":
         return list(SEQUENCES[config.sequence](config.rows, config.seed))
     named = config.environments or (None,) * len(config.data)
@@ -95,9 +91,9 @@ def tasks_of(config: Config) -> list[tuple[Any, Any]]:
 def run(config: Config, context: RunContext) -> Report:
     """Train all tasks and arms, and report them."""
     name: Any = config.method
-    own = recipe(name, "small")
-    asked = {"hidden_dims": config.hidden_dims or None, "tau": config.tau}
-    changes = {key: x for key, x in asked.items() if x is not None and hasattr(own, key)}
+    small = recipe(name, "small")
+    options = {"hidden_dims": config.hidden_dims or None, "tau": config.tau}
+    changes = {key: x for key, x in options.items() if x is not None and hasattr(small, key)}
     method = recipe(name, "small", steps=config.steps, **changes)
     given: Any = {"seeds": config.seeds, "seed": config.seed, "context": context}
     learned = continual(
@@ -116,7 +112,7 @@ def run(config: Config, context: RunContext) -> Report:
 
 
 def rows_of(learned: Continual) -> list[dict[str, Any]]:
-    """An arm each: scores after the last task, transfer back, and the share that is forgotten."""
+    """A row for each arm: average score, backward transfer, forgetting, scores in each task."""
     rows = []
     for i, arm in enumerate(learned.arms):
         row: dict[str, Any] = {"arm": arm, "average": learned.average[i]}
@@ -127,7 +123,7 @@ def rows_of(learned: Continual) -> list[dict[str, Any]]:
 
 
 def _claims(report: Report, learned: Continual) -> None:
-    """Thresholds that were fixed before the runs of the page of results."""
+    """Claims with thresholds fixed before the runs of `experiments/results/continual.md`."""
     if len(learned.tasks) < 2:
         return
     back = dict(zip(learned.arms, learned.backward, strict=True))

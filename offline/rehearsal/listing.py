@@ -10,5 +10,4 @@ CONTINUAL = ExperimentInfo(
     "Gai et al. 2023 (arXiv:2305.13804)",
     minutes={"smoke": 1, "small": None},
     choices={"sequence": ("plane-goals", "pendulum-angles", "runner-builds", "files")},
-    prepare="jaxrl_rollouts.offline.rehearsal.command:prepare",
 )

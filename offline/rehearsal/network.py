@@ -25,7 +25,7 @@ class Rows(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What the network of one arm and seed learns a task from.
+    """The data from which the network of one arm and seed learns a task.
 
     Attributes:
         now: of the task, `[N, ...]`, with its policy's actions.
@@ -62,13 +62,13 @@ def with_task(scaler: Scaler, task: jax.Array, seen: jax.Array) -> jax.Array:
 
 
 def carry_on(state: PyTree, data: Seen) -> PyTree:
-    """A task begins with what those before have left."""
+    """The `init` of later tasks: parameters and optimiser go on from the task before."""
     del data
     return state
 
 
 def rehearsing(data: Seen, key: jax.Array, rows: int) -> Rows:
-    """A batch: first rows of the buffers, each task as likely, then rows of the present task."""
+    """A batch: first rows of the buffers, all earlier tasks equally likely, then of this task."""
     now_key, task_key, kept_key = jax.random.split(key, 3)
     index = jax.random.randint(now_key, (rows,), 0, data.now.actions.shape[0])
     task = jax.random.randint(task_key, (rows,), 0, jnp.maximum(data.known, 1))

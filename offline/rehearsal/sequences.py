@@ -21,11 +21,11 @@ from jaxrl_rollouts.rollouts import StepResult
 from ..behaviours.mixed import pendulum_mixed
 from ..collect import collect, random_policy
 from ..data import Dataset, Transitions
-from ..environments.base import Environment, EnvironmentState, disturbed, proceed
+from ..environments import pendulum, runner
+from ..environments.base import Environment, EnvironmentState, disturbed
 from ..environments.pendulum import PENDULUM
 from ..environments.plane import PLANE
-from ..environments.runner import MAX_EPISODE_STEPS, RUNNER, Build, advance, reward
-from ..environments.terminations import runner as fallen
+from ..environments.runner import RUNNER, Build
 
 Reward = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 Tasks = list[tuple[Dataset, Environment]]
@@ -60,16 +60,8 @@ def near(goal: tuple[float, float], before: Any, action: Any, after: jax.Array) 
     return jnp.exp(-jnp.square(after - jnp.array(goal)).sum(-1) / 8.0)
 
 
-def held(angle: float, before: jax.Array, action: jax.Array, after: Any) -> jax.Array:
-    """The pendulum's reward with `angle` (rad) in the place of upright."""
-    off = jnp.arctan2(before[..., 1], before[..., 0]) - angle
-    off = (off + jnp.pi) % (2 * jnp.pi) - jnp.pi
-    torque = 2.0 * jnp.clip(action[..., 0], -1.0, 1.0)
-    return -(off**2 + 0.1 * before[..., 2] ** 2 + 0.001 * torque**2)
-
-
 def balancing(params: Any, key: jax.Array, observation: jax.Array, memory: Any) -> tuple:
-    """Linear feedback that keeps the runner's pole upright, spoilt by noise.
+    """Linear feedback that keeps the runner's pole upright, with noise.
 
     Each episode of a batch has its own speed to run at.
     """
@@ -79,13 +71,17 @@ def balancing(params: Any, key: jax.Array, observation: jax.Array, memory: Any) 
 
 
 def _made(
-    env: Environment, rewards: Mapping[str, Reward], logs: Mapping[str, Any] | None = None
+    env: Environment,
+    paid_for: Callable[[Any], Reward],
+    aims: Mapping[str, Any],
+    logs: Mapping[str, Any] | None = None,
 ) -> Callable[[int, int], Tasks]:
-    """Tasks of one environment; from uniform actions where `logs` has no maker of rows."""
+    """Tasks of one environment by name; from uniform actions where `logs` has no maker of rows."""
 
     def make(steps: int, seed: int) -> Tasks:
         tasks = []
-        for number, (name, paid) in enumerate(rewards.items()):
+        for number, (name, aim) in enumerate(aims.items()):
+            paid = paid_for(aim)
             key = jax.random.fold_in(as_key(seed, "seed"), number)
             if logs and name in logs:
                 found = logs[name](key, steps)
@@ -102,34 +98,27 @@ def _made(
 def _runners(steps: int, seed: int) -> Tasks:
     tasks = []
     for number, (name, build) in enumerate(BUILDS.items()):
-        env = RUNNER._replace(name=f"runner-{name}", step=functools.partial(_run, build))
+        env = RUNNER._replace(
+            name=f"runner-{name}", step=functools.partial(runner.step, build=build)
+        )
         key, speed_key = jax.random.split(jax.random.fold_in(as_key(seed, "seed"), number))
         played = {"motor": jnp.float32(build.motor), "key": speed_key}
         tasks.append((_dataset(env.name, collect(env, balancing, played, key, steps=steps)), env))
     return tasks
 
 
-def _run(
-    build: Build, key: jax.Array, state: EnvironmentState, action: jax.Array
-) -> tuple[EnvironmentState, StepResult]:
-    """`runner.step` of another cart and pole."""
-    after = advance(state.inner, action[:, 0], build)
-    ended = fallen(state.inner, action, after)
-    paid = reward(state.inner, action, after)
-    return proceed(state, after, after, paid, ended, MAX_EPISODE_STEPS)
-
-
 def _dataset(name: str, rows: Transitions) -> Dataset:
     return Dataset(name, rows, None, Path("(made on the spot)"), "")
 
 
-def _each(paid: Callable[..., jax.Array], of: Mapping[str, Any]) -> dict[str, Reward]:
-    return {name: functools.partial(paid, given) for name, given in of.items()}
-
-
 # By name: `(rows of each task, seed) -> tasks`.
 SEQUENCES: Mapping[str, Callable[[int, int], Tasks]] = {
-    "plane-goals": _made(PLANE, _each(near, GOALS)),
-    "pendulum-angles": _made(PENDULUM, _each(held, ANGLES), {"upright": pendulum_mixed}),
+    "plane-goals": _made(PLANE, lambda goal: functools.partial(near, goal), GOALS),
+    "pendulum-angles": _made(
+        PENDULUM,
+        lambda angle: functools.partial(pendulum.reward, upright=angle),
+        ANGLES,
+        {"upright": pendulum_mixed},
+    ),
     "runner-builds": _runners,
 }

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrl_rollouts.configs import check, layers, number, positive, step_size, unknown
+from jaxrl_rollouts.configs import check, layers, number, positive, step_size
 from jaxrl_rollouts.draws import as_key
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.feeds import blocks
@@ -40,7 +40,7 @@ from ..worlds.dynamics import predict
 from ..worlds.fit import WorldModelConfig, fit_world_models
 from .network import Rows, Seen, TaskPolicy, carry_on, make_network, with_task
 from .result import Continual
-from .selection import RULES, Rule, select
+from .selection import Rule, select
 
 Stored = Literal["data", "policy"]
 NOTHING, EVERYTHING = "nothing", "everything"
@@ -51,8 +51,8 @@ class ContinualConfig:
     """How rows are kept and rehearsed.
 
     Attributes:
-        rules: which rows a buffer keeps; every rule is an arm, trained side by side.
-        stored: whose actions it keeps, the data's or the policy's; arms as well.
+        rules: which rows a buffer keeps. Every pair of a rule and `stored` is an arm.
+        stored: whose actions it keeps, the data's or the policy's.
         bounds: two more arms: `nothing` is kept, and `everything`, with the policy's actions.
         share: of a task's rows that its buffer keeps.
         rehearsed: share of a batch that is of the buffers, once there are any.
@@ -76,19 +76,13 @@ class ContinualConfig:
     episodes: int = positive(20)
 
     def validate(self) -> None:
-        for name, found, known in (
-            ("rules", self.rules, RULES),
-            ("stored", self.stored, ("data", "policy")),
-        ):
+        for name, found in (("rules", self.rules), ("stored", self.stored)):
             if not found:
                 raise ConfigError(name, "nothing", "one at least")
-            for one in found:
-                if one not in known:
-                    raise unknown(name, one, known)
 
 
 class Arm(NamedTuple):
-    """A way to keep rows: which share, by which rule, whose actions, and how often rehearsed."""
+    """A buffer's share of rows, rule and stored actions; its share of a batch, `rehearsed`."""
 
     name: str
     share: float
@@ -102,13 +96,18 @@ class Learned(NamedTuple):
 
     Attributes:
         result: of its training.
-        actions: what it does in the rows' states, `[seeds, N, A]`.
-        predicted: where world models lead under these, `[seeds, N, S]`; None where none is read.
+        actions: its mean actions in the rows' states, `[seeds, N, A]`.
+        predicted: next observations of world models under these, `[seeds, N, S]`; None without
+            the rule `mbes`.
     """
 
     result: TrainResult
     actions: np.ndarray
     predicted: np.ndarray | None
+
+    @property
+    def name(self) -> str:
+        return self.result.source.dataset.name
 
     @property
     def rows(self) -> Any:
@@ -129,7 +128,7 @@ def continual(
     context: RunContext | None = None,
     **options: Any,
 ) -> Continual:
-    """Learn tasks one after the other, and rehearse those before from small buffers.
+    """Learn tasks one after the other while small buffers of earlier tasks are rehearsed.
 
     Args:
         tasks: datasets and where policies are evaluated, of the same sizes; None takes what a
@@ -172,7 +171,7 @@ def continual(
 def _check_task(result: TrainResult, before: Sequence[Learned]) -> None:
     """Raise unless a task has the sizes of the others, a name of its own and a simulator."""
     name, found = result.source.dataset.name, _sizes(result.source.env)
-    if name in [x.result.source.dataset.name for x in before]:
+    if name in [x.name for x in before]:
         raise ConfigError("tasks", f"{name} twice", "names that differ: a run keeps tasks by name")
     if result.env is None:
         raise ConfigError("tasks", f"{name} without a simulator", "one to evaluate policies in")
@@ -189,7 +188,7 @@ def _sizes(env: Any) -> tuple[int, int]:
 def _learned(
     config: ContinualConfig, result: TrainResult, seed: int, context: RunContext | None
 ) -> Learned:
-    """What a task's policy does in its rows, and where it leads."""
+    """The policy's actions in the task's rows, and for `mbes` the predicted next observations."""
     data, agent, actors = result.source.dataset, result.agent, result.actors
     seen = data.transitions.observations
     parts = list(blocks(len(seen), 4096))
@@ -210,7 +209,7 @@ def _learned(
 
 
 def kept_rows(arm: Arm, task: Learned, seed: int) -> np.ndarray:
-    """The rows that an arm keeps of a task, `[seeds, count]`; of every seed's own policy."""
+    """The rows that an arm keeps of a task by each seed's own policy, `[seeds, count]`."""
     seeds, total, _ = task.actions.shape
     count = max(round(arm.share * total), 1)
     found = []
@@ -235,7 +234,7 @@ class Sequenced:
     def __post_init__(self) -> None:
         first = self.tasks[0]
         self.width, self.seeds, self.total = len(self.arms), len(first.actions), len(self.tasks)
-        self.sizes = _sizes(first.env)
+        self.sizes, self.one_hot = _sizes(first.env), jnp.eye(self.total)
         # Of the first task: the others' data are not there yet.
         self.scaler = fit_scaler(jnp.asarray(first.rows.observations))
         c = self.config
@@ -257,9 +256,11 @@ class Sequenced:
         every = np.tile(np.arange(self.seeds), self.width)
         state: PyTree = jax.random.split(self.train_key, self.seeds)[every]
         for n, task in enumerate(self.tasks):
-            seen = np.asarray(with_task(self.scaler, self.of(n), jnp.asarray(task.rows[0])))
+            seen = np.asarray(with_task(self.scaler, self.one_hot[n], jnp.asarray(task.rows[0])))
             state = self.fit(n, state, Rows(seen, task.actions[every]), buffers, counts)
-            actors = jax.tree.map(self.by_arm, state.agent.actor)
+            actors = jax.tree.map(
+                lambda x: x.reshape(self.width, self.seeds, *x.shape[1:]), state.agent.actor
+            )
             for i, j in np.ndindex(self.width, n + 1):
                 returns[i, n, j] = self.play(row(actors, i), j)
             for i, arm in enumerate(self.arms):
@@ -272,19 +273,11 @@ class Sequenced:
                 )
         return returns, actors
 
-    def of(self, task: int) -> jax.Array:
-        """The task as the network reads it, `[T]`."""
-        return jnp.eye(self.total)[task]
-
-    def by_arm(self, x: jax.Array) -> jax.Array:
-        return x.reshape(self.width, self.seeds, *x.shape[1:])
-
     def fit(self, n: int, state: PyTree, now: Rows, buffers: Rows, counts: np.ndarray) -> PyTree:
         """The network after a task, `[arms * seeds, ...]`; of the first one `state` are keys."""
         flat = jax.tree.map(lambda x: x.reshape(self.width * self.seeds, *x.shape[2:]), buffers)
         rehearsed = np.repeat([np.float32(arm.rehearsed) for arm in self.arms], self.seeds)
         alone: Any = Seen(Rows(False, True), True, False, False, True)  # type: ignore[arg-type]
-        names = [task.result.source.dataset.name for task in self.tasks]
         trained = train_loop(
             self.learner.update,
             carry_on if n else self.learner.init,
@@ -295,13 +288,13 @@ class Sequenced:
             units_per_iteration=self.learner.per_iteration,
             stage=f"continual-{self.arms[-1].name}-{n + 1}",
             context=self.context,
-            about={"continual": self.config, "tasks": names},
+            about={"continual": self.config, "tasks": [task.name for task in self.tasks]},
         )
         return trained.state
 
     def play(self, actors: PyTree, task: int) -> np.ndarray:
         """Mean returns of one arm in a task, `[seeds]`."""
-        same = (self.scaler, self.of(task))
+        same = (self.scaler, self.one_hot[task])
         params = TaskPolicy(
             actors, *jax.tree.map(lambda x: jnp.broadcast_to(x, (self.seeds, *x.shape)), same)
         )
@@ -331,7 +324,7 @@ def _result(
     kept = {arm.name: k for s in sequences for arm, k in zip(s.arms, s.kept, strict=True)}
     return Continual(
         arms=tuple(kept),
-        tasks=tuple(task.result.source.dataset.name for task in tasks),
+        tasks=tuple(task.name for task in tasks),
         returns=np.concatenate([returns for returns, _ in found]),
         own=np.stack(own),
         random=np.asarray(uniform),
