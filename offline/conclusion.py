@@ -10,6 +10,7 @@ import numpy as np
 from jaxrl_rollouts.reports.claims import TIME_CONSTANTS
 from jaxrl_rollouts.reports.text import format_number
 
+from .policy_value import ImaginedValue
 from .worlds.quality import Quality
 
 # Estimates are called too high from this share of the true value's size on, in every seed.
@@ -28,7 +29,7 @@ class Measured(NamedTuple):
         time_constants: `n tau (1 - gamma)` of the critics; None where nothing bootstraps.
         unlike: why returns of the data and of the policy cannot be compared; "" where they can.
         world: open-loop errors of the world model; None where there is none.
-        imagined: median over members of the value in the world models; None where there are none.
+        imagined: the value in the world models; None where there are none.
     """
 
     returns: np.ndarray
@@ -38,12 +39,12 @@ class Measured(NamedTuple):
     time_constants: float | None = None
     unlike: str = ""
     world: Quality | None = None
-    imagined: np.ndarray | None = None
+    imagined: ImaginedValue | None = None
 
 
 def conclude(found: Measured) -> list[str]:
     """At most three sentences: the verdict, its reasons, and what to try."""
-    reasons = [*_estimates(found), *_world(found)]
+    reasons = [*_estimates(found), *_members(found), *_world(found)]
     parts = [_verdict(found), f"Why: {'; '.join(reasons)}." if reasons else "", _advice(found)]
     return [part for part in parts if part]
 
@@ -78,8 +79,9 @@ def _verdict(found: Measured) -> str:
     if found.unlike:
         return f"Undecided: the policy earns {earned}, but {found.unlike}."
     if _early(found):
-        clock = f"{format_number(found.time_constants)} time constants of {TIME_CONSTANTS:g}"
-        return f"Not converged: values were read after {clock}; the policy earns {earned}."
+        clock = f"{format_number(found.time_constants)} of {TIME_CONSTANTS:g} time constants"
+        unit = "one is 1 / (tau (1 - discount)) gradient steps"
+        return f"Not converged: values were read after {clock} ({unit}); the policy earns {earned}."
     if mixed := disagreeing(returns, found.behaviour):
         return f"Undecided: {mixed}; the policy earns {earned}."
     if (returns >= found.behaviour).all():
@@ -89,7 +91,8 @@ def _verdict(found: Measured) -> str:
 
 def _estimates(found: Measured) -> list[str]:
     reasons = []
-    for name, values in (("critics", found.estimated_value), ("world models", found.imagined)):
+    imagined = None if found.imagined is None else found.imagined.value
+    for name, values in (("critics", found.estimated_value), ("world models", imagined)):
         if values is None:
             continue
         if not np.isfinite(values).all():
@@ -99,6 +102,13 @@ def _estimates(found: Measured) -> list[str]:
             pair = f"{_range(values)} where {_range(found.true_value)} is true"
             reasons.append(f"the {name} overestimate the value ({pair})")
     return reasons
+
+
+def _members(found: Measured) -> list[str]:
+    if found.imagined is None or not found.imagined.away.any():
+        return []
+    many = f"{found.imagined.away.sum()} of {found.imagined.by_member.size}"
+    return [f"{many} members of the world models ran away to impossible values"]
 
 
 def _world(found: Measured) -> list[str]:

@@ -46,7 +46,8 @@ class LoadedRun(NamedTuple):
         """Folder, method, dataset, returns and what was recorded; no parameters."""
         facts = self.last.facts
         head = f"{facts.get('method')} on {facts.get('dataset')}, {facts['seeds']} seeds"
-        return f"LoadedRun({self.folder}: {head}, returns {self.returns}, {self.history})"
+        returns = None if self.returns is None else np.array2string(self.returns, precision=4)
+        return f"LoadedRun({self.folder}: {head}, returns {returns}, {self.history})"
 
     def curve(self, name: str = "return") -> tuple[np.ndarray, np.ndarray]:
         """A metric over training: gradient steps `[looks]` and values `[looks, seeds]`.

@@ -211,7 +211,7 @@ def report_of(result: TrainResult, job: Job) -> Report:
                 cell.time_constants,
                 unlike(source.dataset, source.env, result.history.last("length")),
                 found,
-                None if imagined is None else imagined.value,
+                imagined,
             )
         )
     asked = result.method.steps

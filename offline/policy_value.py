@@ -16,7 +16,7 @@ from jaxrl_rollouts.draws import as_key
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.trees import row
 
-from .choosing.played import steps_of, values_in
+from .choosing.played import possible, steps_of, values_in
 from .data.transitions import RAW, discounted_steps
 from .result import TrainResult
 from .task import Source, starts_of, termination_of
@@ -32,10 +32,13 @@ class ImaginedValue(NamedTuple):
     Attributes:
         value: `[seeds]`, the middle of the elites' that are finite: one may run away.
         by_member: `[seeds, E]`, in each elite: how far these are apart says how far to trust it.
+        away: `[seeds]`, how many elites ran away: to no number, or to a value that is impossible
+            with rewards within a range of those of the data.
     """
 
     value: np.ndarray
     by_member: np.ndarray
+    away: np.ndarray
 
     @property
     def spread(self) -> np.ndarray:
@@ -101,4 +104,6 @@ def model_value(
         steps = discounted_steps(np.array([horizon]), np.array([True]), discount)
         by_member = world.reward.undo(by_member, steps).astype(np.float64)
     middle = [np.median(x[np.isfinite(x)]) if np.isfinite(x).any() else np.nan for x in by_member]
-    return ImaginedValue(np.asarray(middle), by_member)
+    low, high = possible(world.dataset.transitions.rewards, discount, horizon)
+    stayed = (low <= by_member) & (by_member <= high)
+    return ImaginedValue(np.asarray(middle), by_member, (~stayed).sum(1))

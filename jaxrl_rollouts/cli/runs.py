@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from .. import plugins as plugins
-from ..errors import ConfigError, SimulatorError, StorageError, UserError, one_line, printable
+from ..errors import (
+    ConfigError,
+    DataError,
+    SimulatorError,
+    StorageError,
+    UserError,
+    one_line,
+    printable,
+)
 from ..plugins import Experiment, ExperimentInfo
 from ..record.context import RunContext
 from ..record.folder import RunFolder
@@ -198,8 +206,17 @@ def resume(
     folder = replace(folder, loggers=tuple(_loggers(logger or ",".join(folder.loggers))))
     folder = replace(folder, path=processes.own(folder.path))
     prepare(cache=experiment.caches)
-    folder, config = lengthen(experiment, folder, config, longer)
-    execute(experiment, config, folder, progress, publish)
+    try:
+        if longer > 1:  # data that are missing must not leave a folder lengthened
+            experiment.facts(config)
+        folder, config = lengthen(experiment, folder, config, longer)
+        execute(experiment, config, folder, progress, publish)
+    except DataError as error:
+        missing = error.found == "nothing" and error.key == "file" and dataset is None
+        if not missing or error.hint:
+            raise
+        hint = f"if it was moved: {folder.resume} --dataset PLACE"
+        raise DataError(error.source, error.key, error.found, error.expected, hint) from None
 
 
 def _with_data(folder: RunFolder, config: Any, moved: Path | None) -> Any:

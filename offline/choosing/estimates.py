@@ -20,7 +20,7 @@ from ..data import Dataset, episode_returns, episodes
 from ..fitted_q import FqeConfig
 from .fqe import Evaluated, evaluated
 from .models import Models, halves, rows_of
-from .played import Played, play_all, steps_of
+from .played import Played, play_all, possible, steps_of
 from .policies import Entry
 
 FEWEST = 8  # episodes
@@ -122,15 +122,6 @@ def draws_of(log: Log, values: np.ndarray, rng: np.random.Generator) -> np.ndarr
     return np.median(by_member[members, np.arange(by_member.shape[1])[:, None]], 1)
 
 
-def possible(log: Log, horizon: int) -> tuple[float, float]:
-    """Least and greatest discounted sum of rewards a range beyond those of the data."""
-    rewards = np.asarray(log.dataset.transitions.rewards, np.float64)
-    low, high = rewards.min(), rewards.max()
-    room = high - low or max(abs(high), 1.0)
-    total = float((log.discount ** np.arange(horizon)).sum())
-    return (min(low, 0.0) - room) * total, (max(high, 0.0) + room) * total
-
-
 def settled(values: np.ndarray, bounds: tuple[float, float]) -> np.ndarray:
     """Members `[M]` whose mean over the starts is finite and possible."""
     mean = values.mean(1)
@@ -141,7 +132,8 @@ def by_models(log: Log, models: Models, clones: Entry, entries: list[Entry], see
     """Played in world models; see `models`."""
     rng, key = np.random.default_rng(seed), as_key(seed, "seed")
     clone_key, key = jax.random.split(key)
-    bounds = possible(log, steps_of(log.discount, models.horizon))
+    rewards = log.dataset.transitions.rewards
+    bounds = possible(rewards, log.discount, steps_of(log.discount, models.horizon))
     inside = [log.of_part(number) for number in range(len(clones.names))]
     unseen = 1 - np.arange(len(inside)) % 2
     own = [log.starts[rows] for rows in inside]

@@ -36,6 +36,15 @@ class Played(NamedTuple):
     beyond: np.ndarray
 
 
+def possible(rewards: Any, discount: float, horizon: int) -> tuple[float, float]:
+    """Least and greatest discounted sum of rewards a range beyond those of the data."""
+    rewards = np.asarray(rewards, np.float64)
+    low, high = rewards.min(), rewards.max()
+    room = high - low or max(abs(high), 1.0)
+    total = float((discount ** np.arange(horizon)).sum())
+    return (min(low, 0.0) - room) * total, (max(high, 0.0) + room) * total
+
+
 def steps_of(discount: float, limit: int) -> int:
     """Steps until a reward counts for a hundredth, at most a time limit's."""
     if discount <= 0:

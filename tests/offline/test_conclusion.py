@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxrl_rollouts.offline.conclusion import Measured, conclude, disagreeing, world_is_worse
+from jaxrl_rollouts.offline.policy_value import ImaginedValue
 from jaxrl_rollouts.offline.worlds.quality import Quality
 
 
@@ -52,9 +53,16 @@ def settled(returns: tuple[float, ...], **more: object) -> list[str]:
         ((12.0, 20.0), {"estimated_value": np.array([60.0, 10.0])}, "Use it", ()),
         (
             (12.0, 20.0),
-            {"imagined": np.array([np.nan, 10.0])},
+            {
+                "imagined": ImaginedValue(
+                    np.array([np.nan, 8.0]), np.zeros((2, 5)), np.array([5, 1])
+                )
+            },
             "Use it",
-            ("the world models' value is not finite in 1 of 2 seeds",),
+            (
+                "the world models' value is not finite in 1 of 2 seeds",
+                "6 of 10 members of the world models ran away",
+            ),
         ),
     ],
 )
