@@ -71,6 +71,13 @@ def test_a_member_that_pays_more_is_worth_that_for_all_steps(
     away = model_value(played, with_bonus(outcome, 2, np.inf))
     others = np.delete(plain.by_member, 2, 1)
     np.testing.assert_array_equal(away.value, np.median(others, 1))
+    # A hundred a step is finite, and more than six times the range of the data's rewards.
+    for found, count in (
+        (plain, 0),
+        (away, 1),
+        (model_value(played, with_bonus(outcome, 2, 100)), 1),
+    ):
+        np.testing.assert_array_equal(found.away, count)
 
 
 def test_it_is_that_of_the_policy_and_the_world_of_the_seed(
