@@ -214,17 +214,15 @@ def report_of(result: TrainResult, job: Job) -> Report:
                 imagined,
             )
         )
-    asked = result.method.steps
-    more = f", {asked:,} asked for" if asked != result.steps else ""
+    wanted = result.method.steps
+    more = f", {wanted:,} asked for" if wanted != result.steps else ""
     report.note(f"{name}, preset {result.preset}: {result.steps:,} gradient steps per seed{more}.")
     page.note_differences(report, result, source_of(type(result.method)))
     if note := getattr(source, "synthetic", ""):
         report.note(note)
     page.note_best(report, result.best)
     for seed, iteration in sorted(result.trained.diverged.items()):
-        report.note(
-            f"Seed {seed} diverged at iteration {iteration}: its numbers and policy are NaN."
-        )
+        report.note(f"Seed {seed} diverged at iteration {iteration}: numbers and policy are NaN.")
     world = getattr(result.method, "world", None)
     for fact in warnings_of(source.dataset, source.env, world, imagines=result.method.imagines):
         report.note(fact)

@@ -204,15 +204,11 @@ def fit(
     own = untrained(config, net, data_set, u, conditions, history, stride)
     if strides:
         own = _striding(own, strides, _mean_dt(single, stride))
-    needed = (own.emulator.frames - 1) * stride + 1
-    if u.shape[1] < needed:
-        raise DataError(data_set.path, "frames", u.shape[1], f"at least {needed} for a window")
+    _check_frames(data_set, u.shape[1], (own.emulator.frames - 1) * stride + 1)
     often = evaluations if validation is not None else 1
     training = training_of(training, steps, stride, data_set, often)
-    functions, data = (
-        make_training(_lean(own, training), training),
-        _data(data_set, u, own, training),
-    )
+    functions = make_training(_lean(own, training), training)
+    data = _data(data_set, u, own, training)
     begin, keys = _beginning(functions.init, jax.random.split(as_key(key), seeds), start)
     validated = Validation.of(own, validation) if validation is not None else None
     trained = train_loop(
@@ -232,6 +228,11 @@ def fit(
         on_divergence=on_divergence,
     )
     return Fitted(replace(own, params=_kept(validated, trained)), trained, training)
+
+
+def _check_frames(fields: FieldSet, found: int, needed: int) -> None:
+    if found < needed:
+        raise DataError(fields.path, "frames", found, f"at least {needed} for a window")
 
 
 def _lean(own: TrainedEmulator, training: Training) -> Emulator:

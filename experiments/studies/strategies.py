@@ -10,7 +10,6 @@ Rows are added to `evidence/open_loop.csv`.
 from __future__ import annotations
 
 import csv
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -33,6 +32,7 @@ from jaxrl_rollouts.offline.worlds.dynamics import learned_dynamics
 from jaxrl_rollouts.offline.worlds.fit import fit_model, fit_world_models
 from jaxrl_rollouts.offline.worlds.open_loop import LoggedWindows, open_loop, windows
 from jaxrl_rollouts.offline.worlds.strategies import Strategy, fit_strategy, forecast
+from jaxrl_rollouts.record.provenance import code_commit
 
 from ..collect import EVIDENCE
 
@@ -138,9 +138,13 @@ def ranks(parts: tuple[Transitions, Transitions], seed: int, only: str = "") -> 
 
 
 def main(name: str, *words: str) -> None:
-    """Rows of all parts; with a word that is no seed of that uncertainty alone."""
-    command = ["git", "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    """Append the rows of a dataset to the study's table.
+
+    Args:
+        name: of the dataset.
+        words: seeds; a name of an uncertainty, `adm2, m=5`, computes its rank correlation alone.
+    """
+    commit = code_commit()
     dataset, table = load(name, 0), Path(EVIDENCE / "open_loop.csv")
     sha, rows = dataset.sha256[:8], dataset.with_successors
     seeds = [int(word) for word in words if word.isdigit()]

@@ -11,21 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from fixtures import StopAt
-from helpers_train import train
+from helpers_train import FITTED_FIRST, LOOKS, WORLD, changes, dataset, train
 
-from jaxrl_rollouts.configs import columns
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, Interrupted
 from jaxrl_rollouts.offline.agents.bc import Bc
 from jaxrl_rollouts.offline.agents.td3_bc import Td3Bc
-from jaxrl_rollouts.offline.arms import arms_of, of_arm
-from jaxrl_rollouts.offline.behaviours.mixed import pendulum_mixed
-from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.loaded_run import load_run
 from jaxrl_rollouts.offline.method import Job, Method
 from jaxrl_rollouts.offline.methods import METHODS
 from jaxrl_rollouts.offline.methods.mopo import Mopo
-from jaxrl_rollouts.offline.methods.morel import Morel
 from jaxrl_rollouts.offline.policy import load_policy
 from jaxrl_rollouts.offline.recipes import PRESETS, recipe
 from jaxrl_rollouts.offline.result import TrainResult
@@ -38,39 +33,9 @@ from jaxrl_rollouts.offline.worlds.saved import load_worlds
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
 
-NETWORKS = {"hidden_dims": (8,), "weight_decay": (2.5e-5,), "batch_size": 64, "max_epochs": 1}
-WORLD: dict[str, Any] = {**NETWORKS, "members": 3, "elites": 2}
-# Two gradient steps of the smallest networks, whatever the method and its preset.
-TINY: dict[str, Any] = {"steps": 2, "batch_size": 8}
-TINY_WORLD: dict[str, Any] = {
-    "agent": {"hidden_dims": (8,)},
-    "world": {**WORLD, "min_epochs": 0, "holdout_rows": 50},
-    "rollouts": {"length": 2, "batch_size": 6, "every": 2},
-}
-LOOKS: dict[str, Any] = {"seeds": 2, "evaluations": 1, "episodes": 2}
 SMALL = Td3Bc(
     hidden_dims=(8,), batch_size=16, steps=8, per_iteration=2, actor_lr=1e-3, critic_lr=1e-3
 )
-
-
-def dataset(rows: int = 600) -> Dataset:
-    made = pendulum_mixed(jax.random.key(0), rows)
-    # Rewards above zero: MOBILE's published targets are at least 0.
-    made = made._replace(rewards=made.rewards + 20)
-    return Dataset("pendulum-mixed", made, "pendulum", Path("(made)"), "")
-
-
-# What they fit or act first is small in their smoke presets only.
-FITTED_FIRST = ("neubay", "neubay_markov", "synther", "pgd", "planner", "online_sac")
-
-
-def changes(name: str) -> dict[str, Any]:
-    if name in FITTED_FIRST:
-        return {}
-    own: dict[str, Any] = TINY_WORLD if METHODS[name].imagines else {"hidden_dims": (8,)}
-    if name == "admpo":  # its world model is another one
-        own = {part: own[part] for part in ("agent", "rollouts")}
-    return {**TINY, **own} | ({"num_samples": 2} if name == "mobile" else {})
 
 
 def run_of(folder: RunFolder, stop: Any = None) -> RunContext:
@@ -229,74 +194,6 @@ def test_a_method_is_trained_in_given_dynamics() -> None:
     truth = true_dynamics(make("pendulum"))
     result = train(dataset(), "base", preset="smoke", dynamics=truth, **LOOKS, **changes("base"))
     assert isinstance(result.source, Task) and result.returns.shape == (2,)
-
-
-def test_a_sweep_names_a_coefficient() -> None:
-    assert columns(Mopo(penalty=3.0), Job().settings) == {"penalty": [3.0]}
-    job = Job(sweep={"penalty": (1.0, 2.0)})
-    assert columns(Mopo(), job.settings) == {"penalty": [1.0, 2.0]} and job.arms == 2
-    np.testing.assert_array_equal(job.coefficients(Mopo())["penalty"], [1.0, 1.0, 2.0, 2.0])
-    for method, sweep, says in (
-        (Mopo(), {"penalti": (1.0,)}, "did you mean penalty"),
-        (Mopo(), {"penalty": (-1.0,)}, "penalty: found -1.0"),
-    ):
-        with pytest.raises(ConfigError, match=says):
-            columns(method, Job(sweep=sweep).settings)
-    with pytest.raises(ConfigError, match="sweep: found 'alpha', expected none for bc"):
-        train(dataset(), "bc", preset="smoke", sweep=[{"alpha": 1.0}])
-    pairs = Job(sweep=({"halt": -1.0}, {}))
-    assert (
-        columns(Morel(halt=-3.0), pairs.settings) == {"halt": [-1.0, -3.0]} and pairs.repeats == 2
-    )
-    assert arms_of(["a-b=1e-2", "x=1,y=2"]) == ({"a_b": 0.01}, {"x": 1.0, "y": 2.0})
-    with pytest.raises(ConfigError, match="arms: found 'x=high'"):
-        arms_of(["x=high"])
-
-
-def test_a_sweep_of_penalties_is_its_runs_side_by_side() -> None:
-    """The first arm of a sweep is the run of its penalty alone; MOPO's at 0 is base."""
-    options = {"preset": "smoke", **LOOKS}
-
-    def rewards(name: str, **more: Any) -> np.ndarray:
-        result = train(dataset(), name, **options, **{**changes("mopo"), **more})
-        return np.asarray(result.trained.state.imagined.rows.rewards)
-
-    both = rewards("mopo", sweep={"penalty": (0.0, 3.0)})
-    assert len(both) == 4
-    alone = rewards("mopo", penalty=0.0)
-    np.testing.assert_allclose(both[:2], alone, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(alone, rewards("base"), rtol=1e-4, atol=1e-4)
-    assert (both[2:].mean(1) < both[:2].mean(1)).all()
-
-
-@pytest.mark.parametrize(
-    ("name", "arms"),
-    [
-        ("iql", [{"expectile": 0.6}, {"expectile": 0.9, "beta": 1.0}]),
-        ("td3_bc", [{"alpha": 0.5}, {"alpha": 5.0}]),
-        ("rebrac", [{"actor_bc_coef": 0.01}, {"actor_bc_coef": 1.0}]),
-        ("cql", [{"weight": 0.5}, {"weight": 5.0}]),
-        ("fql", [{"alpha": 1.0}, {"alpha": 30.0}]),
-        ("ifql", [{"expectile": 0.6}, {"expectile": 0.9}]),
-        ("mopo", [{"penalty": 0.5}, {"penalty": 3.0}]),
-    ],
-)
-def test_an_arm_of_a_list_is_the_training_with_its_settings(name: str, arms: list) -> None:
-    options = {**LOOKS, "seed": 3}
-    method = recipe(name, "smoke", **{**changes(name), "steps": 20})
-    both = train(dataset(), method, sweep=arms, **options)
-    assert both.returns.shape == (4,)
-    for arm, settings in enumerate(arms):
-        alone = train(dataset(), replace(method, **settings), **options)
-        for found, want in ((both.returns, alone.returns), (both.true_value, alone.true_value)):
-            np.testing.assert_allclose(of_arm(found, arm, 2), want, rtol=1e-3)
-        actors = of_arm(both.actors, arm, 2), alone.actors
-        jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-4), *actors)
-    # Equal random numbers: states differ by the coefficient alone, or are the same bits.
-    learned = [
-        x for x in jax.tree.leaves(both.trained.state) if jnp.issubdtype(x.dtype, jnp.floating)
-    ]
-    assert any(not np.array_equal(x[:2], x[2:]) for x in learned)
 
 
 def test_a_penalty_in_units_of_the_mean_uncertainty_of_the_data() -> None:

@@ -89,6 +89,20 @@ def runs(monkeypatch: Any) -> list[Task]:
     return played
 
 
+def killed_in_the_second_run(asked: TuneOptions, runs: list[Task], monkeypatch: Any) -> None:
+    whole = module.run_task
+
+    def killed(root: str, task: Task, *given: Any, **more: Any) -> Status:
+        if len(runs) == 1:
+            runs.append(task)
+            raise OSError("the machine is gone")
+        return whole(root, task, *given, **more)
+
+    monkeypatch.setattr(module, "run_task", killed)
+    with pytest.raises(OSError, match="the machine is gone"):
+        tune("hill", asked, [], "tune hill")
+
+
 def test_trials_approach_a_known_optimum_and_more_of_them_go_on(
     tmp_path: Path, runs: list[Task], capsys: Any
 ) -> None:
@@ -119,17 +133,7 @@ def test_a_trial_that_was_cut_is_run_again(
 ) -> None:
     asked = TuneOptions(vary=("x=0:1", "layers=1:2", "kind=steep,flat"), trials=3, metric="height",
                         cpus=64, out=tmp_path)  # fmt: skip
-    whole = module.run_task
-
-    def killed(root: str, task: Task, *given: Any, **more: Any) -> Status:
-        if len(runs) == 1:
-            runs.append(task)
-            raise OSError("the machine is gone")
-        return whole(root, task, *given, **more)
-
-    monkeypatch.setattr(module, "run_task", killed)
-    with pytest.raises(OSError, match="the machine is gone"):
-        tune("hill", asked, [], "tune hill")
+    killed_in_the_second_run(asked, runs, monkeypatch)
     tune("hill", asked, [], "tune hill")
     assert runs[1].name == runs[2].name
     assert len(load_report(tmp_path).tables["trials"]) == 3
@@ -158,17 +162,7 @@ def test_a_program_that_was_cut_goes_on_with_the_same_arms(
     tmp_path: Path, runs: list[Task], monkeypatch: Any
 ) -> None:
     asked = TuneOptions(vary=("x=-4:4",), trials=6, metric="height", out=tmp_path)
-    whole = module.run_task
-
-    def killed(root: str, task: Task, *given: Any, **more: Any) -> Status:
-        if len(runs) == 1:
-            runs.append(task)
-            raise OSError("the machine is gone")
-        return whole(root, task, *given, **more)
-
-    monkeypatch.setattr(module, "run_task", killed)
-    with pytest.raises(OSError, match="the machine is gone"):
-        tune("hill", asked, [], "tune hill")
+    killed_in_the_second_run(asked, runs, monkeypatch)
     tune("hill", replace(asked, trials=9), [], "tune hill")
     assert runs[1] == runs[2] and len(runs[1].point["arms"].split()) == 2
     assert len(load_report(tmp_path).tables["trials"]) == 9
