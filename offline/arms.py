@@ -30,14 +30,14 @@ class Swept(NamedTuple):
 
 
 def sweep_of(given: Mapping[str, Sequence[float]] | Sequence[Mapping[str, float]]) -> Sweep:
-    """What `train` was given as `sweep`, as a `Job` has it."""
+    """The argument `sweep` of `train` in the form of `Job.sweep`."""
     if isinstance(given, Mapping):
         return {name: tuple(values) for name, values in given.items()}
     return tuple(dict(arm) for arm in given)
 
 
 def arms_of(texts: Sequence[str]) -> tuple[dict[str, float], ...]:
-    """Of `expectile=0.9` or `expectile=0.9,beta=1`, an arm each.
+    """The settings of each arm, of texts such as `expectile=0.9` or `expectile=0.9,beta=1`.
 
     Raises:
         ConfigError: a text of another form.

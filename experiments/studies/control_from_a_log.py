@@ -192,8 +192,8 @@ def in_worlds(config: Config, method: Any, data: Dataset, fitted: FittedWorlds) 
     limit = jnp.concatenate([jnp.full_like(largest, jnp.inf), largest])
     both = jax.tree.map(lambda x: jnp.concatenate([x, x]), fitted.worlds)
     given: Found = {"world_models": both._replace(uncertainty_threshold=limit)}
-    told: Found = {"disagreement": offline.spread_of_means, "normalised": True}
-    given["dynamics"] = dynamics_of(fitted, reward=ENV.reward, **told)
+    spread: Found = {"disagreement": offline.spread_of_means, "normalised": True}
+    given["dynamics"] = dynamics_of(fitted, reward=ENV.reward, **spread)
     if isinstance(method, offline.Neubay):
         given["world_models"] = fitted.worlds._replace(uncertainty_threshold=largest)
         return given | {"method": method}

@@ -111,7 +111,7 @@ def run(
 
 
 class _Rows:
-    """Called now and then: shows how cells go, and adds the rows of those that have finished."""
+    """At each call: shows the state of the cells, and adds the rows of those that have finished."""
 
     def __init__(
         self, folder: Path, cells: Sequence[Cell], table: Path, suite: Suite, watch: Watch

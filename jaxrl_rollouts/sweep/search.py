@@ -1,4 +1,4 @@
-"""The search of `tune`: trials asked of Optuna, run, and their results handed back.
+"""The search of `tune`: trials proposed by Optuna, their runs, and the results reported to it.
 
 A trial is a run, or an arm of a run of several; the study lies in `trials.db` beside the runs, so
 the same command goes on where it was.
@@ -63,8 +63,8 @@ class Search(NamedTuple):
             while not stop.requested or waiting:
                 more = count - self.done() - sum(map(len, waiting.values()))
                 if not stop.requested and more > 0 and len(waiting) < at_once:
-                    asked = self.next(min(together, more))
-                    waiting[pool.submit(play, self.trials.task(asked))] = asked
+                    proposed = self.next(min(together, more))
+                    waiting[pool.submit(play, self.trials.task(proposed))] = proposed
                     continue
                 if not waiting:
                     break
@@ -84,25 +84,25 @@ class Search(NamedTuple):
 
     def next(self, most: int) -> list[Any]:
         """The trials of the next program: those of one that was cut, or `most` new ones."""
-        asked, count = [], most
-        while len(asked) < count:
+        proposed, count = [], most
+        while len(proposed) < count:
             trial = self.study.ask()
-            count = trial.user_attrs.get(TOGETHER, most) if not asked else count
+            count = trial.user_attrs.get(TOGETHER, most) if not proposed else count
             self.trials.settings(trial)  # sampled now: the next one is to lie elsewhere
             trial.set_user_attr(TOGETHER, count)
-            asked.append(trial)
-        return asked
+            proposed.append(trial)
+        return proposed
 
-    def record(self, asked: Sequence[Any], stopped: bool) -> None:
+    def record(self, proposed: Sequence[Any], stopped: bool) -> None:
         """Hand results to Optuna; what was stopped is begun again another time."""
-        task = self.trials.task(asked)
+        task = self.trials.task(proposed)
         place = self.trials.folder / task.name
         report, state = finished_report(place), read_status(place)
         if report is None and stopped:
             return
         fail = self.optuna.trial.TrialState.FAIL
-        for number, trial in enumerate(asked):
-            arm, value, name = number if len(asked) > 1 else None, math.nan, self.metric
+        for number, trial in enumerate(proposed):
+            arm, value, name = number if len(proposed) > 1 else None, math.nan, self.metric
             if report:
                 numbers = numbers_of(report, arm)
                 name = metric_of(self.metric, numbers)

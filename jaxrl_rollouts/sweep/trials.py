@@ -1,8 +1,8 @@
 """Trials of `tune`: which run one is, what it measured, and the report on all.
 
 A trial is a run of its own in a folder named by its settings, or an arm of a run of several. The
-database says of a trial how many its program has (`together`) and, once it ended, which `run` and
-which `arm` of it it was.
+database keeps with each trial the number of arms in its program (`together`) and, once it ended,
+its `run` and its `arm` in that run.
 """
 
 from __future__ import annotations

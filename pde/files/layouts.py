@@ -106,8 +106,8 @@ def read(
     """
     if every < 1:
         raise ConfigError("every", every, "at least 1")
-    listed_ = [paths] if isinstance(paths, str | Path) else paths
-    sets = [one for path in listed_ for one in _sets(path, axes)]
+    several = [paths] if isinstance(paths, str | Path) else paths
+    sets = [one for path in several for one in _sets(path, axes)]
     if not sets:
         raise ConfigError("paths", paths, "a file, or several")
     found = joined(sets)
