@@ -31,11 +31,18 @@ def _text(value: Any) -> str:
     """Empty for what is left out."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return _array(value)
+    if hasattr(value, "_fields") and _has_functions(value):
+        return "" if (text := brief(value)).endswith("()") else text
     if isinstance(value, Mapping | tuple | list):
         return _tree(value)
     if value is None or value == "" or (callable(value) and not isinstance(value, type)):
         return ""
     return f"{value:.6g}" if isinstance(value, float) else repr(value)
+
+
+def _has_functions(value: Any) -> bool:
+    leaves = value if isinstance(value, tuple) else ()
+    return any(_has_functions(x) or (callable(x) and not isinstance(x, type)) for x in leaves)
 
 
 def _array(value: Any) -> str:

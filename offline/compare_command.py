@@ -21,6 +21,14 @@ SETTINGS = 10  # columns of settings that differ, at most
 SHOWN = ("dataset", "file", "episodes", "evaluations")
 # Columns of a run's results, where it has them; others come after.
 FIRST = ("dataset", "method", "return", "score", "true value", "estimated value", "imagined value")
+# Under the table, where runs have such columns.
+WORDS = {
+    "true value": "discounted return",
+    "estimated value": "of the critics at the start states",
+    "imagined value": "of the last policies in their world models",
+    "spread of members": "deviation of the imagined value over members of the world model",
+    "time constants": "n tau (1 - discount) after n gradient steps; from 3 on values have settled",
+}
 
 
 def compare(
@@ -69,11 +77,12 @@ def compared(runs: Sequence[Path], episodes: int = 0, seed: int = 0) -> Report:
     reports = {name: load_report(run) for name, run in zip(labels(runs), runs, strict=True)}
     configs = {name: flat(report.config) for name, report in reports.items()}
     settings, more = differing(configs)
+    fresh = f" --episodes {episodes} --seed {seed}" * bool(episodes)
     whole = Report(
         experiment="compare",
         preset=", ".join(dict.fromkeys(report.preset for report in reports.values())),
         config={},
-        command="jaxrl-rollouts compare " + " ".join(map(str, runs)),
+        command="jaxrl-rollouts compare " + " ".join(map(str, runs)) + fresh,
         seeds=max(report.seeds for report in reports.values()),
         wall_seconds=sum(report.wall_seconds for report in reports.values()),
         compile_seconds=sum(report.compile_seconds for report in reports.values()),
@@ -86,7 +95,8 @@ def compared(runs: Sequence[Path], episodes: int = 0, seed: int = 0) -> Report:
         row |= {"seeds": report.seeds, "minutes": report.wall_seconds / 60}
         # What was measured is written once: a fine-tuned run has a method, and no setting of one.
         rows.append(row | {key: x for key, x in settings[name].items() if key not in row})
-    whole.table("runs", rows)
+    words = [f"{k.capitalize()}: {x}." for k, x in WORDS.items() if any(k in row for row in rows)]
+    whole.table("runs", rows, " ".join(words))
     if more:
         whole.note(f"Settings that differ as well: {', '.join(more)}.")
     for name, report in reports.items():

@@ -42,6 +42,19 @@ def test_arrays_are_shown_by_their_size() -> None:
     assert repr(wide) == "Result(curve=float32[3, 4])"
 
 
+def test_functions_inside_of_named_tuples_are_left_out() -> None:
+    class Maker(NamedTuple):
+        init: Any
+        size: int = 7
+
+    assert repr(Result(Maker(print), np.ones(1))) == "Result(params=Maker(size=7), curve=[1])"
+
+    class Only(NamedTuple):
+        init: Any
+
+    assert repr(Result(Only(print), np.ones(1))) == "Result(curve=[1])"
+
+
 def test_a_history_says_how_far_it_goes_and_what_it_has() -> None:
     history = History()
     assert repr(history) == "History(no records)"
