@@ -19,7 +19,8 @@ def finished(folder: Path, method: str, returns: tuple[float, ...], **own: objec
     config = {"dataset": "logs.hdf5", "seed": 0, "method": {method: settings}}
     report = Report("offline", "small", config, "", len(returns), {"jax": "0"}, wall_seconds=120.0)
     report.number("return", returns)
-    report.table("result", [{"dataset": "logs", "method": method, "score": np.array(returns) / 10}])
+    row = {"score": np.array(returns) / 10, "true value": np.array(returns) / 2}
+    report.table("result", [{"dataset": "logs", "method": method, **row}])
     report.conclusion.append(f"Use it: {method}.")
     report.save(folder)
     stage = folder / "logs-agent"
@@ -40,6 +41,7 @@ def test_runs_stand_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert [row["method.penalty"] for row in rows] == [1.0, 5.0]
     assert [row["minutes"] for row in rows] == [2.0, 2.0]
     assert "method.agent.lr" not in rows[0]
+    assert report.explained["runs"] == "True value: discounted return.", "columns there are"
     (axes,) = report.pictures["training"].figure.axes
     steps, values = axes.lines[1].get_data()
     assert list(steps) == [50, 100] and list(values) == [40.0, 80.0]
