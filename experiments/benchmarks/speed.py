@@ -207,8 +207,7 @@ def gru_row(report: Report, config: Config, context: RunContext) -> dict[str, An
     how: dict[str, Any] = {"option": "peer_python", "ways": ways}
     work, script = {"train": calls}, PEERS / "torch_gru.py"
     theirs = Theirs(config.peer_python, script, "torch", settings, work, **how)
-    ours: Timers = {("train", "ours"): every}
-    timed = time_beside(context, "GRU", config.repeats, ours, theirs)
+    timed = time_beside(context, "GRU", config.repeats, {("train", "ours"): every}, theirs)
     timed.tell(report)
     rates = timed.rates.of("train")
     row = {"tape": f"{config.tape} x {width}", "compile s": compiling, **rates.cpu_columns()}
