@@ -159,7 +159,8 @@ def _rows(report: Report, table: str) -> list[dict[str, Any]]:
 
 
 def _heading(summary: Summary) -> str:
-    return "IQM [95 % interval]" if summary.seeds >= FEWEST else "IQM (lowest to highest)"
+    width = "[95 % interval]" if summary.seeds >= FEWEST else "(lowest to highest)"
+    return f"interquartile mean over seeds {width}"
 
 
 def _threshold(claim: Claim) -> str:
