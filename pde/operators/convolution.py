@@ -71,8 +71,12 @@ def products(
     """
     if stride == 1 and set(padding) <= set(LIKE_FORWARD):
         common = jnp.promote_types(x.dtype, kernel.dtype)
-        given, along = (x.astype(common), kernel.astype(common)), len(padding) - 1
-        return moved_p.bind(*given, dilation=dilation, padding=padding, along=along)
+        given = x.astype(common), kernel.astype(common)
+        how = {"dilation": dilation, "padding": padding, "along": len(padding) - 1}
+        # Read here: what a primitive stands for is traced when a program is compiled, outside of
+        # the caller's `jax.default_matmul_precision`.
+        precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
+        return moved_p.bind(*given, **how, precision=precision)
     return _products(x, kernel, stride, dilation, padding, len(padding) - 1)
 
 
@@ -123,8 +127,14 @@ def _products(
     return functools.reduce(operator.add, parts)
 
 
-def _forward(x: jax.Array, kernel: jax.Array, **how: Any) -> jax.Array:
-    return _products(x, kernel, 1, **how)
+def _forward(x: jax.Array, kernel: jax.Array, *, precision: str | None, **how: Any) -> jax.Array:
+    with jax.default_matmul_precision(precision):
+        return _products(x, kernel, 1, **how)
+
+
+def _gradient(x: jax.Array, g: jax.Array, *, precision: str | None, **how: Any) -> jax.Array:
+    with jax.default_matmul_precision(precision):
+        return _taps(x, g, **how)
 
 
 def _taps(
@@ -185,11 +195,11 @@ def _primitive(name: str, work: Callable[..., jax.Array]) -> Primitive:
 # they themselves.
 shift_p = _primitive("shift", _shifted)
 moved_p = _primitive("moved_products", _forward)
-taps_p = _primitive("taps_of_products", _taps)
+taps_p = _primitive("taps_of_products", _gradient)
 
 
-def _back(g: Any, kernel: Any, *, dilation: int, padding: Any, along: int) -> jax.Array:
-    how = {"dilation": dilation, "padding": padding, "along": len(padding) - 1 - along}
+def _back(g: Any, kernel: Any, *, padding: Any, along: int, **how: Any) -> jax.Array:
+    how |= {"padding": padding, "along": len(padding) - 1 - along}
     return moved_p.bind(g, _turned(kernel), **how)
 
 
