@@ -88,7 +88,7 @@ def check_of(estimate: Estimate, log: Log) -> Check:
 
 
 def verdict_of(
-    row: Row, above: float, *, doubt: str, no_value: str, fqe_low: str
+    row: Row, above: float, *, doubt: str, no_value: str, against: str
 ) -> tuple[str, str]:
     """A row's verdict and why.
 
@@ -97,7 +97,7 @@ def verdict_of(
         above: upper end of the interval of the data's own value.
         doubt: why the estimator cannot be trusted at all; "" where it can.
         no_value: why this policy has no value; likewise.
-        fqe_low: why fitted Q evaluation speaks against it; likewise.
+        against: why the estimator that does not decide is against it; likewise.
     """
     if doubt or no_value:
         return UNKNOWN, doubt or no_value
@@ -106,15 +106,15 @@ def verdict_of(
     between = f"{row.gain:+.3g} [{row.gain_low:+.3g}, {row.gain_high:+.3g}] against the data"
     if row.gain_high < 0:
         return REJECT, f"worse than the data: {between}"
-    if fqe_low and row.gain < 0:
-        return REJECT, f"{fqe_low}, and worse than the data: {between}"
-    if row.gain_low > 0 and not row.beyond > BEYOND and not fqe_low:
+    if against and row.gain < 0:
+        return REJECT, f"{against}, and worse than the data: {between}"
+    if row.gain_low > 0 and not row.beyond > BEYOND and not against:
         return DEPLOY, f"better than the data: {between}"
     if row.value > above:
         doubts = (
             [f"{row.beyond:.0%} of its steps beyond the trust limit"] if row.beyond > BEYOND else []
         )
-        doubts += [fqe_low] if fqe_low else []
+        doubts += [against] if against else []
         doubts += ["its interval holds 0"] if row.gain_low <= 0 else []
         return TRY, f"{between}: {', '.join(doubts)}"
     return UNKNOWN, f"not clearly better than the data: {between}"
@@ -126,7 +126,8 @@ def deciding(
     """Estimates with the one that decides at first, and why that is not the first asked for.
 
     It is `fqe` where what comes before it fails the check on the data's parts, or errs more than
-    "nothing changes", and `fqe` itself passes that check.
+    "nothing changes", and `fqe` itself passes that check. Its critics may value actions that the
+    log never shows, so that a policy is deployed only where the models do not speak against it.
     """
     name, first = next(iter(found.items()))
     doubt = _doubt(check_of(first, log), models if name == "models" else None)
@@ -157,7 +158,7 @@ def table_of(
     The first of `found` decides.
     """
     name = next(iter(found))
-    first, other = found[name], found.get("fqe") if name != "fqe" else None
+    first, other = found[name], found.get("fqe" if name != "fqe" else "models")
     check = check_of(first, log)
     names = [policy for entry in entries for policy in entry.names]
     doubt = _doubt(check, models if name == "models" else None)
@@ -166,16 +167,21 @@ def table_of(
     table = []
     for number, policy in enumerate(names):
         row = _row(policy, number, first, check, level)
-        if other is not None:
+        if other is not None and name == "fqe":
+            row = row._replace(beyond=float(other.beyond[number]))
+        elif other is not None:
             row = row._replace(fqe=float(other.value[number]))
         for kind, (values, sizes) in weighed.items():
             row = row._replace(**{"is_" if kind == "is" else kind: float(values[number])})
             if sizes is not None:
                 row = row._replace(effective=float(sizes[number]))
-        against = "" if other is None else _against(other, number, ends[0])
-        more: Any = {"doubt": doubt, "no_value": first.why[number], "fqe_low": against}
+        against = ""
+        if other is not None and not (name == "fqe" and models and models.wrong):
+            against = _against(other, number, ends[0], log if name == "fqe" else None)
+        more: Any = {"doubt": doubt, "no_value": first.why[number], "against": against}
         verdict, why = verdict_of(row, above, **more)
-        why += "" if other is None or not other.why[number] else f"; no fqe: {other.why[number]}"
+        if other is not None and name != "fqe" and other.why[number]:
+            why += f"; no fqe: {other.why[number]}"
         table.append(row._replace(verdict=verdict, why=why + _silent(row, weighed)))
     return table, check, (below, first.own, above)
 
@@ -191,13 +197,18 @@ def _row(policy: str, number: int, first: Estimate, check: Check, level: float) 
     return Row(policy, "", "", value, *ends, float(beyond), first.members[number])
 
 
-def _against(critics: Estimate, number: int, level: float) -> str:
-    """Why the critics are against a policy; "" where they are not, or have no value of it."""
-    if "diverged" in critics.why[number]:
-        return critics.why[number]
-    low = np.quantile(critics.data, level)
-    value = critics.value[number]
-    return f"fqe below the data ({value:.4g}, data {critics.own:.4g})" if value < low else ""
+def _against(other: Estimate, number: int, level: float, log: Log | None) -> str:
+    """Why an estimator that does not decide is against a policy; "" where it is not.
+
+    Args:
+        log: that world models value, less their median error on the log's parts; None for critics,
+            which count as they are.
+    """
+    name, off = ("fqe", 0.0) if log is None else ("models", check_of(other, log).off)
+    if (log is None and "diverged" in other.why[number]) or (log and other.why[number]):
+        return other.why[number]
+    low, value = np.quantile(other.data, level), other.value[number] - off
+    return f"{name} below the data ({value:.4g}, data {other.own:.4g})" if value < low else ""
 
 
 def _silent(row: Row, weighed: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from jaxrl_rollouts.offline.choosing.estimates import Estimate
 from jaxrl_rollouts.offline.choosing.verdict import Check, Row, deciding, table_of, verdict_of
 
 GOOD = Check(off=0.5, spread=1.0, allowed=2.0, parts=8)
-FINE = {"doubt": "", "no_value": "", "fqe_low": ""}
+FINE = {"doubt": "", "no_value": "", "against": ""}
 
 
 def row(low: float, high: float, beyond: float = 0.0) -> Row:
@@ -30,10 +30,10 @@ def row(low: float, high: float, beyond: float = 0.0) -> Row:
         (row(-1, 3), {}, "try first", "holds 0"),
         (row(-2, 2.8), {}, "undecided", "not clearly better"),
         (row(1, 3, 0.3), {}, "try first", "30% of its steps beyond"),
-        (row(1, 3), {"fqe_low": "fqe below the data"}, "try first", "fqe below"),
+        (row(1, 3), {"against": "fqe below the data"}, "try first", "fqe below"),
         (row(-3, 1), {}, "undecided", "not clearly better"),
         (row(-3, -1), {}, "do not deploy", "worse"),
-        (row(-3, 1), {"fqe_low": "critics diverged"}, "do not deploy", "diverged"),
+        (row(-3, 1), {"against": "critics diverged"}, "do not deploy", "diverged"),
         (row(1, 3, 0.6), {}, "undecided", "60% of its steps"),
         (row(1, 3), {"doubt": "models err"}, "undecided", "models err"),
         (row(-3, -1), {"no_value": "4 of 6 members"}, "undecided", "4 of 6"),
@@ -49,10 +49,10 @@ def test_a_check_without_a_number_fails() -> None:
     assert not GOOD._replace(off=np.nan).passed
 
 
-def estimate(off: float, value: float) -> Estimate:
+def estimate(off: float, value: float, beyond: float = np.nan, why: str = "") -> Estimate:
     """Of one policy and data worth 50, off by so much on each of 8 parts."""
     draws, data = np.full((1, 100), value), np.full(100, 50.0)
-    more = np.full(8, off), [""], np.array([np.nan])
+    more = np.full(8, off), [why], np.array([beyond])
     return Estimate(draws, draws[:, 0], data, 50.0, *more, members=("4/4",))
 
 
@@ -60,7 +60,12 @@ def estimate(off: float, value: float) -> Estimate:
     ("models", "fqe", "by", "verdict"),
     [
         (estimate(0.1, 40.0), estimate(0.1, 60.0), "models", "do not deploy"),
-        (estimate(9.0, 40.0), estimate(0.1, 60.0), "fqe", "deploy"),
+        (estimate(-12.0, 40.0), estimate(0.1, 60.0), "fqe", "deploy"),
+        # What models speak against is tried first: below the data without their error, or beyond.
+        (estimate(9.0, 40.0), estimate(0.1, 60.0), "fqe", "try first"),
+        (estimate(-12.0, 40.0, 0.3), estimate(0.1, 60.0), "fqe", "try first"),
+        (estimate(-12.0, 40.0, 0.6), estimate(0.1, 60.0), "fqe", "undecided"),
+        (estimate(9.0, np.nan, why="ran away"), estimate(0.1, 60.0), "fqe", "try first"),
         (estimate(np.nan, 40.0), estimate(0.1, 40.0), "fqe", "do not deploy"),
         (estimate(9.0, 40.0), estimate(9.0, 60.0), "models", "undecided"),
     ],
@@ -75,7 +80,8 @@ def test_fqe_decides_where_it_alone_passes_the_check(
     assert next(iter(found)) == by and bool(note) == (by == "fqe")
     entry: Any = SimpleNamespace(names=("p/0",))
     (only,), check, _ = table_of(log, [entry], found, {}, None, 0.9)
-    assert only.verdict == verdict and check.passed == (verdict != "undecided")
+    assert only.verdict == verdict
+    assert check.passed == (by == "fqe" or verdict != "undecided")
 
 
 def choice(draws: np.ndarray, verdicts: list[str]) -> Choice:
