@@ -49,19 +49,19 @@ def inspect(
     if rows < 1:
         raise ConfigError("--rows", rows, "at least 1")
     found = read(file, axes, every=every, channels=channels)
-    count, frames, channels, *space = found.shape
+    count, frames, many, *space = found.shape
     each = 8 * int(np.prod(found.shape[2:]))
     looked = min(frames, max(2, BYTES // each))
     values = found.read(slice(0, min(rows, max(1, BYTES // (each * looked)))), slice(0, looked))
     print(f"{file}: {found.layout}, {count:,} trajectories of {frames} frames")
-    print(f"field        {channels} channel(s) on {' x '.join(map(str, space))} points")
+    print(f"field        {many} channel(s) on {' x '.join(map(str, space))} points")
     ranges = {"frame time": found.dt[:, None], "extent": found.extent}
     ranges |= {name: values[:, None] for name, values in found.parameters.items()}
     for name, numbers in ranges.items():
         print(f"{name:<12} {spans(numbers)}")
     kinds = found.boundaries or ("",) * len(space)
     print(f"boundaries   {', '.join(kind or 'not in the file' for kind in kinds)}")
-    if channels > 1:
+    if many > 1:
         for i, name in enumerate(found.channels):
             one = np.asarray(values[:, :, i], np.float64)
             step = np.diff(one, axis=1).std() if frames > 1 else 0.0

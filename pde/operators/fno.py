@@ -195,8 +195,8 @@ class FnoNet(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array, index: jax.Array, conditions: jax.Array) -> jax.Array:
         c, grid = self.config, x.shape[:-1]
-        gelu, sizes = gelu_of(c.gelu), (c.embedding, c.embedding, c.gelu)
-        embedding = c.embedding and gelu(Embedding(*sizes)(index, conditions))
+        gelu, wide = gelu_of(c.gelu), c.embedding
+        embedding = wide and gelu(Embedding(wide, wide, c.gelu)(index, conditions))
         if c.coordinates:
             along = jnp.meshgrid(*(jnp.arange(n) / n for n in grid), indexing="ij")
             x = jnp.concatenate([x, *(at[..., None] for at in along)], -1)
