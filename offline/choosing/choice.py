@@ -18,7 +18,7 @@ from jaxrl_rollouts.reports.pictures import PALETTE, figure, legend, save_png
 from jaxrl_rollouts.reports.text import format_number
 
 from .models import Models
-from .verdict import DEPLOY, REJECT, TRY, UNKNOWN, Check, Row
+from .verdict import DEPLOY, REJECT, TOO_FAR, TRY, UNKNOWN, Check, Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,7 +73,7 @@ class Choice:
         """Which `k` policies to try in the true environment, and the expected value of their best.
 
         Greedy on `E max_{i in S} J_i` over the joint draws: policies whose errors are shared are
-        not tried beside each other.
+        not tried beside each other. Those beyond the trust limit follow when no other is left.
 
         Raises:
             ConfigError: `k` below 1.
@@ -88,8 +88,10 @@ class Choice:
         chosen: list[int] = []
         best = np.full(self.draws.shape[1], -np.inf)
         while left and len(chosen) < k:
-            means = [np.maximum(best, self.draws[i]).mean() for i in left]
-            chosen.append(left.pop(int(np.argmax(means))))
+            within = [i for i in left if not self.table[i].beyond > TOO_FAR] or left
+            means = [np.maximum(best, self.draws[i]).mean() for i in within]
+            chosen.append(within[int(np.argmax(means))])
+            left.remove(chosen[-1])
             best = np.maximum(best, self.draws[chosen[-1]])
         names = tuple(self.table[i].policy for i in chosen)
         return names, float(best.mean()) if chosen else float("nan")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -103,6 +104,9 @@ def test_trials_prefer_policies_whose_errors_are_not_shared() -> None:
     assert names == ("p/0", "p/2")
     assert expected == pytest.approx(np.maximum(draws[0], draws[2]).mean())
     assert set(found.trials(9)[0]) == {"p/0", "p/1", "p/2"}
+    # The best one's value is not believed beyond the trust limit: it follows the others.
+    far = replace(found, table=[found.table[0]._replace(beyond=0.6), *found.table[1:]])
+    assert far.trials(1)[0] == ("p/1",) and far.trials(3)[0][-1] == "p/0"
 
 
 def test_nothing_is_tried_of_which_nothing_is_known() -> None:
