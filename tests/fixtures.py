@@ -5,6 +5,10 @@ Imported as `from fixtures import rows`. Nothing of the library is loaded before
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,6 +36,16 @@ class StopAt:
     def requested(self) -> bool:
         self.looks -= 1
         return self.looks < 0
+
+
+def on_devices(script: str, count: int, seconds: float) -> dict[str, Any]:
+    """What a script prints last, as JSON, in a process whose CPU is so many devices."""
+    flags = f"--xla_force_host_platform_device_count={count}"
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 SMOKE = ("--preset", "smoke", "--no-progress")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from fixtures import on_devices
 
 from jaxrl_rollouts import devices
 
@@ -93,13 +93,7 @@ print(json.dumps(out))
 @pytest.fixture(scope="module")
 def told() -> dict[str, Any]:
     """What the process with eight devices found."""
-    flags = "--xla_force_host_platform_device_count=8"
-    environment = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, timeout=180
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return on_devices(SCRIPT, 8, seconds=180)
 
 
 def test_eight_devices_give_the_numbers_of_one_and_compile_once(told: dict) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
+from fixtures import on_devices
 
 SCRIPT = """
 import json, sys, tempfile
@@ -53,13 +50,7 @@ print(json.dumps(out))
 @pytest.fixture(scope="module")
 def found() -> dict[str, Any]:
     """What a process with two devices trained, seeds on a device each and space over both."""
-    flags = "--xla_force_host_platform_device_count=2"
-    environment = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return on_devices(SCRIPT, 2, seconds=300)
 
 
 @pytest.mark.parametrize("name", ["resnet", "fno", "streamed"])
