@@ -42,11 +42,17 @@ def page(suite: Suite, name: str, cells: Cells, picture: str = "") -> str:
         lines.append(suite.tuning)
     for note in suite.notes:
         lines += ["", note]
-    lines += ["", "## Over all datasets", "", *_aggregates(suite, datasets, methods, cells)]
+    for title, names in together(suite).items():
+        lines += ["", f"## Over {title}", "", *_aggregates(suite, names, methods, cells)]
     lines += ["", f"![Performance profile]({picture})"] if picture else []
     lines += ["", "## Estimated and true value", "", *_values(suite, datasets, methods, cells)]
     lines += ["", "## How it was made", "", *_settings(suite, name, datasets, cells), ""]
     return "\n".join(lines)
+
+
+def together(suite: Suite) -> Mapping[str, Sequence[str]]:
+    """Datasets whose scores are averaged: those of each group, or all."""
+    return suite.groups or {"all datasets": suite.datasets}
 
 
 def opening(suite: Suite) -> list[str]:
@@ -110,7 +116,7 @@ def _scores(
 
 
 def whole(suite: Suite, datasets: Sequence[str], method: str, cells: Cells) -> np.ndarray | None:
-    """Scores `[seeds, datasets]` of a method that has every dataset of the suite; else None."""
+    """Scores `[seeds, datasets]` of a method that has a cell on each dataset; else None."""
     columns = []
     for dataset in datasets:
         if (dataset, method) not in cells:
@@ -131,11 +137,10 @@ def improvement(ours: np.ndarray, theirs: np.ndarray) -> float:
 def _aggregates(
     suite: Suite, datasets: Sequence[str], methods: Sequence[str], cells: Cells
 ) -> list[str]:
-    names = [d for d in datasets if d in suite.datasets]
-    found = {m: whole(suite, names, m, cells) for m in methods}
+    found = {m: whole(suite, datasets, m, cells) for m in methods}
     complete = {m: x for m, x in found.items() if x is not None and np.isfinite(x).all()}
     if not complete:
-        return ["No method has been run on every dataset yet."]
+        return ["No method has been run on every one of them yet."]
     base = complete.get(suite.reference)
     compared = f"P(better than {suite.title(suite.reference)})" if base is not None else ""
     lines = [
@@ -181,10 +186,13 @@ def _settings(suite: Suite, name: str, datasets: Sequence[str], cells: Cells) ->
 def draw_profile(path: Path, suite: Suite, cells: Cells, thresholds: int = 200) -> bool:
     """The share of seeds and datasets above each score, a line for each complete method.
 
+    With groups of datasets it is that of the first group.
+
     Returns:
         Whether there was anything to draw.
     """
-    found = {m: whole(suite, suite.datasets, m, cells) for m in suite.methods}
+    names = next(iter(together(suite).values()))
+    found = {m: whole(suite, names, m, cells) for m in suite.methods}
     complete = {m: x for m, x in found.items() if x is not None and np.isfinite(x).all()}
     if not complete:
         return False

@@ -77,7 +77,7 @@ class Suite:
         verdict: the page's title once there is an answer, with its scope and number of seeds.
         notes: paragraphs of the page, of what was found in the numbers.
         dataset_option, method_option: of the job; "" for none.
-        groups: of datasets, by name.
+        groups: of datasets, by name; scores are averaged over each by itself.
         minimise, maximise: metrics by key, of which the lowest or the highest is the best: the
             name of a column of the report's tables, or of one of its numbers.
         recorded: likewise, what is recorded and not compared.

@@ -221,6 +221,14 @@ def test_the_page(suite: Suite, filled: Path, tmp_path: Path) -> None:
     text = page(suite, "tiny", curves_of(some, suite))
     assert "3 of 4 cells" in text and "| MOPO | 10.5 [10.0, 11.0] |  |" in text
     assert "| BC | 8.0 |" in text and "| MOPO |" not in text.partition("Over all")[2].split("##")[0]
+    # Of a group, the mean over its datasets: 10.5 on d-one alone.
+    grouped = replace(suite, groups={"first": ("d-one",), "second": ("d-two",)})
+    first, second = page(grouped, "tiny", curves_of(some, suite)).split("## Over ")[1:3]
+    assert (
+        first.startswith("first")
+        and "| MOPO | 10.5 |" in first
+        and "MOPO" not in second.partition("##")[0]
+    )
     assert draw_profile(tmp_path / "p.png", suite, cells) and (tmp_path / "p.png").stat().st_size
     assert not draw_profile(tmp_path / "q.png", suite, {})
 
