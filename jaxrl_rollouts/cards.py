@@ -59,9 +59,9 @@ def card(source: Path, staged: Path, name: str, kinds: Sequence[str], licence: s
     Args:
         source: a run's folder, for its command, its data and its conclusion; or what was saved.
         staged: what is published.
-        name: of the repository.
-        kinds: of what is in it.
-        licence: of the header; "" leaves it out.
+        name: name of the repository.
+        kinds: kinds of its contents.
+        licence: licence in the header; "" leaves it out.
     """
     tags = ["jax", "neural-pde" if "emulator" in kinds else "offline-reinforcement-learning"]
     head = ["---", "library_name: jaxrl-rollouts", f"tags: [{', '.join(tags)}]"]

@@ -144,7 +144,7 @@ class Range:
     Attributes:
         least, most: ends that belong to it.
         above, below: ends that do not.
-        entries: how many a tuple has at least.
+        entries: least number of entries of a tuple.
         expected: how a message says it; made of the ends where it is left out.
     """
 
@@ -251,7 +251,7 @@ def chosen(registry: Any, default: Any, *, flat: bool = False) -> Any:
     """A field whose value is the settings of one of a `Registry`; files say `{"name": {...}}`.
 
     Args:
-        registry: of what may be chosen.
+        registry: the choices.
         default: makes the value it has unless one is chosen.
         flat: on the command line its settings are options without the field's name before them.
     """

@@ -53,7 +53,7 @@ class AveragedTraining(NamedTuple):
     Attributes:
         init: `(key, data=None) -> AveragedState`.
         update: `per_iteration` gradient steps, `(state, data) -> (state, metrics)`.
-        iterations: of the loop.
+        iterations: number of iterations of the loop.
     """
 
     init: Callable[..., AveragedState]

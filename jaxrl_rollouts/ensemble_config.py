@@ -32,12 +32,12 @@ class EnsembleConfig:
 
     Attributes:
         members: networks.
-        elites: of them, the best on the holdout, which are used.
+        elites: number of members used: those with the lowest holdout error.
         hidden_dims: widths of the layers of a member.
         activation: swish, relu, leaky_relu or gelu.
         layer_norm: layer normalisation before each activation.
-        initialiser: of the weights: `truncated_normal`, std `1 / (2 sqrt(fan_in))` (PETS), or
-            `uniform`, `+-1 / sqrt(fan_in)` (torch's, NEUBAY).
+        initialiser: initialiser of the weights: `truncated_normal`, std `1 / (2 sqrt(fan_in))`
+            (PETS), or `uniform`, `+-1 / sqrt(fan_in)` (torch's, NEUBAY).
         biases: start at `zero`, or at `uniform`, `+-1 / sqrt(fan_in)` (torch's).
         variance: learned for every `row` with its mean, or one for each `output`. A likelihood
             counts a row the less the wider its normal is: right where rows are noisy; where some
@@ -50,13 +50,13 @@ class EnsembleConfig:
             `bound_weight`; else `log_var_low` and `log_var_high` stay, as they do where there is
             one variance for each output.
         log_var_low, log_var_high: the log-variance is clamped between them.
-        bound_weight: of the loss that pulls learned bounds together, beside twice the
+        bound_weight: weight of the loss that pulls learned bounds together, beside twice the
             log-likelihood.
         input_clip: inputs (standardised, for a world model) are cut at plus and minus this, so
             that nothing far outside the data is asked for what no row has taught (10 in RAVL's
             code). None leaves them.
         bootstrap: give each member rows drawn with replacement; else all see the same.
-        lr: of Adam.
+        lr: learning rate of Adam.
         lr_drop: what the rate is multiplied with, once, when `patience` runs out before
             `min_epochs`; patience then starts anew (0.3 in RAVL's code). None keeps the rate.
         cosine: the rate falls to 0 along a cosine over `max_epochs`, epoch by epoch.
@@ -68,12 +68,12 @@ class EnsembleConfig:
         max_epochs: passes over the rows, at most.
         min_epochs: passes before patience may end the fit (350 in RAVL's code).
         patience: epochs without an improvement of any member after which the fit ends.
-        selection_metric: of snapshots on the holdout: squared error of its means (`mse`),
+        selection_metric: metric of snapshots on the holdout: squared error of its means (`mse`),
             or its likelihood (`nll`).
         improvement: how much a member has to improve on its snapshot: a share of its error, or
             nats of its likelihood.
-        holdout_fraction: of the rows that members are evaluated on.
-        holdout_rows: of those, at most.
+        holdout_fraction: fraction of the rows on which members are evaluated.
+        holdout_rows: largest number of those rows.
     """
 
     members: int = positive(7)

@@ -113,7 +113,7 @@ class SimulatorError(UserError):
     Args:
         environment: its name.
         copy: which of those that are stepped side by side, counted from 0.
-        step: of the episode, counted from 0; -1 for a reset.
+        step: step of the episode, counted from 0; -1 for a reset.
         found: what came, or what was raised.
         expected: what a simulator gives.
         hint: how to go on.

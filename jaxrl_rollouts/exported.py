@@ -73,8 +73,8 @@ class Player:
         Args:
             observation: `[S]` or `[B, S]`, in the environment's own units; or the dict of a `Dict`
                 space, whose parts are put in the order of the policy's columns.
-            reward: of the step before, one number or `[B]`. Only a policy with a memory reads it,
-                and not at the beginning of an episode.
+            reward: reward of the previous step, one number or `[B]`. Only a policy with a memory
+                reads it, and not at the beginning of an episode.
 
         Returns:
             `[A]` or `[B, A]` float32, within the bounds.

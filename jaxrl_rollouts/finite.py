@@ -30,7 +30,7 @@ class Seeds:
 
     Args:
         stage: name of the training.
-        count: of the seeds.
+        count: number of seeds.
         on_divergence: "raise" at the first that diverges, or "drop" it and raise at the last.
         kept: `text` of a checkpoint that the training goes on from.
 
@@ -62,9 +62,9 @@ class Seeds:
         """Means over a chunk, `[seeds]`, of metrics `[chunk, seeds or more]`.
 
         Args:
-            iteration: how many there were before the chunk.
-            metrics: of the chunk, on the host.
-            folder: of the training's checkpoints.
+            iteration: number of iterations before the chunk.
+            metrics: metrics of the chunk, on the host.
+            folder: folder of the training's checkpoints.
         """
         metrics = {name: value[:, : self.count] for name, value in metrics.items()}
         for name, value in metrics.items():

@@ -81,7 +81,7 @@ def fit_ensemble(
     Args:
         inputs, targets: `[n, I]` and `[n, O]`, in any units.
         config: members, networks and optimisation.
-        seeds: how many ensembles.
+        seeds: number of ensembles.
         key: consumed, or the number to make one of.
         stage, context: as for `train_loop`.
 

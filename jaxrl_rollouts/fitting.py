@@ -149,7 +149,7 @@ def make_fitter(
     """Bind the functions that fit an ensemble. Equal arguments give the same functions.
 
     Args:
-        config: of the fit and, without a `network`, of its members.
+        config: settings of the fit and, without a `network`, of its members.
         inputs, outputs: sizes.
         network: a member of another architecture, `[..., inputs] -> (mean, log_var)`.
     """

@@ -39,11 +39,11 @@ def push_to_hub(
     Args:
         what: the folder of a run, of a policy, of world models or of an emulator; a tape; or
             anything with `save(folder)`: a result of `offline.train`, an emulator.
-        name: of the repository, `owner/name`; made where there is none.
+        name: name of the repository, `owner/name`; created if it does not exist.
         private: whether it is made for the owner alone.
         licence: for the card, as the hub writes it: "apache-2.0".
-        message: of the commit.
-        token: of an account; None takes what `hf auth login` left.
+        message: message of the commit.
+        token: access token; None uses that of `hf auth login`.
 
     Returns:
         The address of the commit.

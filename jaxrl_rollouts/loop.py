@@ -93,7 +93,7 @@ def train_loop(
         data: what both are given; a `DataStream` where it is too large for the memory.
         per_seed: which parts of `data` have a leading seed axis and are seen by their own seed
             only: a prefix of `data` with True and False for leaves, as `in_axes` is for `vmap`.
-        iterations: how many times to apply `update`.
+        iterations: number of applications of `update`.
         stage: name of the stage; its checkpoints and history live in that folder of the run.
         chunk: iterations per compiled call, hence the grain of everything between chunks.
         unit, units_per_iteration: what the progress bar counts.
@@ -114,7 +114,7 @@ def train_loop(
             this axis.
         about: settings of what is trained, a dataclass or a mapping of them by name. Kept with
             checkpoints, so that a training with other settings is not continued as this one.
-        on_divergence: of a seed with a metric that is not finite: "raise" ends the training;
+        on_divergence: what a non-finite metric of a seed causes: "raise" ends the training;
             "drop" saves, warns and goes on with the others, whose numbers stay what they are, and
             raises when none is left.
 

@@ -22,10 +22,10 @@ class Need(NamedTuple):
 
     Attributes:
         before: that it has already, the data and the state on CPU devices among them.
-        data: of `before`, the data with their copies on the devices.
-        state: of `before`, the state of all seeds.
+        data: part of `before`: the data with their copies on the devices.
+        state: part of `before`: the state of all seeds.
         work: what the program takes besides while it runs, and its output.
-        copies: of the state, while it is evaluated or written.
+        copies: copies of the state during evaluation or writing.
         seen: the most that the process had so far.
     """
 
@@ -86,7 +86,7 @@ def need(program: Any, state: PyTree, data: PyTree, *, copies: int = 0) -> Need:
     Args:
         program: `jax.jit(...).lower(...).compile()`.
         state, data: its arguments, as they lie on the devices.
-        copies: of the state, that are made between two runs.
+        copies: copies of the state made between two runs.
     """
     size = bytes_of(state)
     return Need(

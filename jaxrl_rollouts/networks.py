@@ -88,8 +88,9 @@ class MLP(nn.Module):
         activation: between layers.
         layer_norm: normalise (affine) before each activation.
         norm_after: after it instead.
-        kernel_init, bias_init: of the hidden layers; a bias of None is U(+-1 / sqrt(fan_in)).
-        head_init, head_bias_init: of the heads; the hidden layers' where None.
+        kernel_init, bias_init: initialisers of the hidden layers; a bias of None is U(+-1 /
+            sqrt(fan_in)).
+        head_init, head_bias_init: initialisers of the heads; the hidden layers' where None.
     """
 
     hidden: Sequence[int]

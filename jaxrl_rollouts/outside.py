@@ -98,7 +98,7 @@ def find_offset(source: str | Path, key: str, values: np.ndarray) -> np.ndarray 
         and 0 of the others; None where that is all of them.
 
     Warns:
-        UserWarning: of columns that lose it all the same.
+        UserWarning: columns lose precision all the same.
     """
     bad = np.flatnonzero(rounding_loss(values) > ROUNDED)
     offset = np.zeros(values.shape[1])

@@ -39,7 +39,7 @@ def join(
 
     Args:
         coordinator: `HOST:PORT` of the first one.
-        processes: how many.
+        processes: number of processes.
         process: which one this is, from 0.
         patience: seconds to wait for the others.
 

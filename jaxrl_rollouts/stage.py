@@ -54,8 +54,8 @@ class Reached(NamedTuple):
     """Where a stage is: at its beginning, or as its newest checkpoint says.
 
     Attributes:
-        iteration: how many are done.
-        state: of all seeds.
+        iteration: number of completed iterations.
+        state: state of all seeds.
         stopped: whether it had ended early.
         spent: seconds of the sessions before.
         history, diverged: texts of the checkpoint; None at the beginning.
@@ -74,7 +74,7 @@ class Checkpoints:
 
     Args:
         stage: name of the stage.
-        context: of the run; None keeps nothing.
+        context: context of the run; None keeps nothing.
         evaluate: whose `kept` goes along, where it is `Remembering`.
         facts: settings; a checkpoint with others is refused.
         every: least seconds between two of them.

@@ -41,7 +41,7 @@ def evaluate(
         run: the folder of a run, or of one of the policies that it trained.
         environment: as for `run offline`. Left empty: where the policy was trained.
         episodes: whole ones, of each training seed.
-        seed: of the start states; the same gives the same numbers on a CPU.
+        seed: seed of the start states; the same gives the same numbers on a CPU.
         training_seed: which seed of the run, from 0. Left out: all.
         best: the policy of the best evaluation while it was trained, and not the last one. It was
             chosen by its return in the true environment.

@@ -55,17 +55,17 @@ def choose(
             draw their actions (SAC, CQL and what is built on them), and all estimators value them
             so. The first of models and fqe gives the interval and the verdict; fqe does where the
             models fail the check and it passes.
-        preset: of the estimators' networks: smoke (shows that it runs), small, long.
-        level: of the intervals.
+        preset: preset of the estimators' networks: smoke (shows that it runs), small, long.
+        level: level of the intervals.
         trials: also print which so many policies to try in the true environment.
         discount: left out, that of the trainings.
         undiscounted: sum rewards as they are, to the end of the longest episode; models only.
         best: the policies of the best evaluations, where a simulator chose such.
-        seed: of everything drawn.
+        seed: random seed.
         models: a folder that keeps the fitted world models for the next call.
         truth: afterwards play each policy for so many episodes in the data's environment, and score
             the estimates by DOPE's metrics: error, rank correlation, regret@1, coverage.
-        environment: of that; left out, the one that the data say they are from.
+        environment: environment of `truth`; left out, the one that the data declare.
         out: the JSON file to write, with a table .csv and a picture .png beside it.
     """
     if not runs:

@@ -43,7 +43,7 @@ def compare(
         runs: folders of finished runs, of any experiment.
         episodes: also play the policies afresh, so many whole episodes of each training seed, all
             runs from the same start states where they play in the same environment.
-        seed: of those episodes.
+        seed: seed of those episodes.
         out: also write table and picture to this .html file.
     """
     from jaxrl_rollouts.reports.text import print_report, report_html
@@ -67,7 +67,7 @@ def compared(runs: Sequence[Path], episodes: int = 0, seed: int = 0) -> Report:
     Args:
         runs: folders with a `report.json`.
         episodes: played afresh, of each training seed; 0 for none.
-        seed: of those.
+        seed: seed of those.
 
     Raises:
         CheckpointError: a folder holds no finished run, or no policy though `episodes` are asked.

@@ -22,7 +22,7 @@ class Measured(NamedTuple):
     """What a conclusion rests on; arrays are `[seeds]`.
 
     Attributes:
-        returns: of the last evaluation in the true environment.
+        returns: returns of the last evaluation in the true environment.
         behaviour: mean return of the dataset's episodes.
         true_value: discounted return of the last evaluation.
         estimated_value: the critics' value of the start states; None of an agent without critics.

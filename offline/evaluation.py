@@ -111,7 +111,7 @@ def evaluate(
         policy: `(params, key, observation [B, S], memory) -> (action [B, A], memory)`.
         policy_params: handed to `policy`.
         key: consumed; the same key gives the same start states.
-        episodes: how many, `B`.
+        episodes: number of episodes, `B`.
         memory: the policy's recurrent state at the start, `[B, ...]`.
         discount: for `Evaluation.discounted`.
 
@@ -165,7 +165,7 @@ def evaluate_seeds(
     Args:
         policy_params: leaves `[K, ...]`.
         memory: `[K, episodes, ...]`.
-        repeats: how many seeds share each key.
+        repeats: number of seeds that share each key.
 
     Returns:
         An `Evaluation` of `[K, episodes]` entries.

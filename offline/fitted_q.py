@@ -39,7 +39,7 @@ class FqeConfig:
         hidden_dims: widths of each.
         steps: gradient steps; at least three time constants, `steps tau (1 - gamma) >= 3`.
         batch_size: rows of a gradient step.
-        lr, weight_decay: of AdamW.
+        lr, weight_decay: settings of AdamW.
         tau: how much of the critics goes into their targets at every step.
         discount: gamma; None takes that of the policy's training.
         draws: actions of the policy at each start state that a value is averaged over.
@@ -63,7 +63,7 @@ class FqeData(NamedTuple):
         rows: with rewards over their deviation.
         weights: `[K, N]`, how often each critic's bootstrap has a row's episode.
         actor: the policy's parameters.
-        scaler: of the observations.
+        scaler: scaler of the observations.
         bounds: `[2]`, least and greatest value that the rewards allow.
     """
 

@@ -70,10 +70,10 @@ def train(
         preset: `smoke`, `small` unless given, `long` or `paper`.
         steps: gradient steps; None takes the method's.
         seeds: trained side by side; None takes the preset's, as for the next two.
-        seed: of the random numbers.
+        seed: random seed.
         evaluations: during the training, evenly spread.
-        episodes: of an evaluation, per seed.
-        environment: of the evaluation; None takes what the dataset says, "none" has no simulator.
+        episodes: episodes per evaluation and seed.
+        environment: evaluation environment; None: the dataset's; "none": no simulator.
         dynamics: rolled in place of world models fitted here; of `fit_world_models(...).dynamics`,
             `true_dynamics`, or your own.
         world_models: parameters of `dynamics`, leading axis = seeds; `()` where it has none.
@@ -83,8 +83,9 @@ def train(
             own, to rounding. The result has as many times `seeds`, of which seeds vary fastest.
         context: a run whose folder keeps checkpoints and policies; a run that was cut goes on from
             there. None leaves nothing behind.
-        on_divergence: of a seed whose numbers become non-finite. It is dropped: the others go on
-            with the same bits, its numbers and policy are NaN. Or it ends the training, "raise".
+        on_divergence: treatment of a seed whose numbers become non-finite. It is dropped: the
+            others go on with the same bits, its numbers and policy are NaN. Or it ends the
+            training, "raise".
         progress: show it, without a `context`, which has its own setting; None shows it on a
             terminal and in a notebook.
         on_evaluation: called after every evaluation with the gradient steps so far and the metrics,

@@ -23,7 +23,7 @@ class LoadedRun(NamedTuple):
     """A run that was trained; see `load_run`.
 
     Attributes:
-        folder: of the run.
+        folder: folder of the run.
         settings: all settings of a run of the command line, nested as `run.json` has them; empty
             for a run that a program opened.
         returns: `[seeds]`, undiscounted, in the true environment at the end of training; None

@@ -62,9 +62,9 @@ class Config:
             gymnax's, package.module:factory, or none to train without a simulator. Left empty: what
             the dataset says it is from; where it says nothing, none.
         seeds: trained side by side.
-        seed: of the random numbers; the same one gives the same numbers.
-        evaluations: of the policy, evenly spread over the training.
-        episodes: of an evaluation, per seed.
+        seed: random seed.
+        evaluations: number of evaluations, evenly spread over the training.
+        episodes: episodes per evaluation and seed.
         action_low: lower bounds of the actions in the file, one number or one for each entry; they
             are rescaled from there to [-1, 1]. Left empty: what the file declares, else -1 and 1.
         action_high: upper bounds.

@@ -135,7 +135,7 @@ class AgentConfig(Protocol):
         """Build the agent; equal arguments give the same functions.
 
         Args:
-            observation_size, action_size: of the environment.
+            observation_size, action_size: sizes of the environment.
             steps: gradient steps of the training, for rates that fall over it; None only acts.
         """
         ...
@@ -177,11 +177,11 @@ def learn(
 
     Args:
         agent: whose.
-        state: of it.
+        state: its state.
         key: consumed.
         draw: `key -> batch`, called for every step; of an entry of `drawn`, where that is given.
         updates: a multiple of the agent's period.
-        drawn: of every step, leaves `[updates, ...]`: its batch, or which rows it takes. Or the
+        drawn: for every step, leaves `[updates, ...]`: its batch, or which rows it takes. Or the
             function that makes them of the steps' keys `[updates]`, all before the first step.
         unroll: as for `gradient_steps`.
 
@@ -225,16 +225,16 @@ class Job:
 
     Attributes:
         seeds: trained side by side.
-        seed: of the random numbers.
+        seed: random seed.
         evaluations: during the training, evenly spread.
-        episodes: of an evaluation, per seed.
+        episodes: episodes per evaluation and seed.
         context: a run whose folder keeps checkpoints; None trains in memory.
         dynamics: rolled in place of world models fitted here.
         world_models: parameters of `dynamics`, leading axis = seeds; `()` where it has none.
         sweep: arms trained side by side in one program: all combinations of coefficients' values;
             or a list of settings, each with the random numbers of a training of its own.
-        on_divergence: of a seed whose numbers become non-finite: it is dropped and the others go
-            on, or the training ends.
+        on_divergence: treatment of a seed whose numbers become non-finite: it is dropped and the
+            others go on, or the training ends.
     """
 
     seeds: int = positive(2)
@@ -279,7 +279,8 @@ class Prepared(NamedTuple):
     Attributes:
         learner: its functions.
         data: what it learns from.
-        iterations: of the loop, each of `learner.per_iteration` gradient steps.
+        iterations: number of iterations of the loop, each of `learner.per_iteration` gradient
+            steps.
         acts: settings of the agent that acts, as a policy's file has them.
         env: the environment as the agent sees it.
         source: what was learned from: a `Task`, or world models.

@@ -58,10 +58,10 @@ def load_policy(
     Args:
         run: the folder.
         seed: which of the training seeds.
-        best: of the best evaluation while it was trained, and not the last. It was chosen by
+        best: the policy of the best evaluation instead of the last. It was chosen by
             returns in the true environment, so its return there is an optimistic number.
         deterministic: whether `policy(observation)` is the mean action or a random one.
-        key: of random actions.
+        key: key of the random actions.
 
     Raises:
         CheckpointError: there is no policy, there are several, or it cannot be read.
@@ -73,10 +73,10 @@ class Policy(Player):
     """One training seed of a policy; see `Player` for `policy(observation)` and `reset`.
 
     Args:
-        saved: of `read_policy` or `policy_of`.
+        saved: result of `read_policy` or `policy_of`.
         seed: which of its seeds.
         deterministic: whether a call is the mean action or a random one.
-        key: of random actions.
+        key: key of the random actions.
 
     Raises:
         CheckpointError: there is no such seed.

@@ -56,10 +56,10 @@ def model_value(
     right about.
 
     Args:
-        result: of any method; one with a memory is shown its last action and reward.
+        result: result of any method; a recurrent one gets its last action and reward.
         world: the models, of another outcome's `source` say; None takes the outcome's own. The
             policy of seed `k` is played in number `k % worlds`.
-        seed: of what is drawn.
+        seed: random seed.
 
     Raises:
         ConfigError: no world models.

@@ -47,7 +47,7 @@ class TrainResult(NamedTuple):
         source: what it learned from: the dataset, with world models where it has any.
         about: what a policy's file says: the method, the dataset, the environment.
         config: settings of the agent that acts.
-        best: of every seed, the policy of the best evaluation; None without a simulator.
+        best: per seed, the policy of the best evaluation; None without a simulator.
         per_iteration: gradient steps of an iteration of the loop.
         method: all settings that were trained with.
         preset: their name.
@@ -120,7 +120,7 @@ class TrainResult(NamedTuple):
 
         Args:
             seed: which of the training seeds.
-            best: of the best evaluation, and not the last.
+            best: the policy of the best evaluation instead of the last.
             options: `deterministic` and `key`, as for `load_policy`.
 
         Raises:

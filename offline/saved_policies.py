@@ -133,8 +133,8 @@ def policy_of(
     """A policy in memory, as `read_policy` gives one from a folder.
 
     Args:
-        bounds: of the environment's actions, lowest and highest; left out, those of `env`, else
-            [-1, 1].
+        bounds: bounds of the environment's actions, lowest and highest; left out, those of `env`,
+            else [-1, 1].
     """
     if env is not None:
         sizes = env.observation_size, env.action_size

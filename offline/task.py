@@ -57,7 +57,7 @@ class Task(NamedTuple):
 
     Attributes:
         dataset: the rows.
-        env: of the policy's evaluation; without a simulator it has the sizes only.
+        env: environment of the policy's evaluation; without a simulator it has the sizes only.
         synthetic: the rows that replaced the dataset's own, in a sentence; "" for none.
     """
 

@@ -49,14 +49,16 @@ def train_learner(
     """Train `seeds` learners side by side.
 
     Args:
-        learner: of `make_model_free`, `make_model_based`, `make_neubay`, `make_pgd` or your own.
+        learner: result of `make_model_free`, `make_model_based`, `make_neubay`, `make_pgd` or your
+            own.
         data: what it learns from.
         key: consumed; seed `i` uses `seed_keys(key, seeds, repeats)[i]`.
-        seeds: how many.
-        repeats: how many of them share a key, a divisor of `seeds`.
-        iterations: of the loop, each of `learner.per_iteration` gradient steps.
+        seeds: number of seeds.
+        repeats: number of seeds that share a key, a divisor of `seeds`.
+        iterations: number of iterations of the loop, each of `learner.per_iteration` gradient
+            steps.
         per_seed: which parts of the data each seed has for itself, as for `train_loop`.
-        evaluate: of `evaluator`, say.
+        evaluate: for example the result of `evaluator`.
         evaluate_every, evaluate_at, stage, context, save_every_seconds, about, on_divergence: as
             for `train_loop`.
 
@@ -105,7 +107,7 @@ def evaluator(
         episodes: per seed.
         discount: for `discounted_return`.
         reward: the view of the rewards that the critics learned from.
-        repeats: how many seeds play with the same random numbers.
+        repeats: number of seeds with the same random numbers.
     """
     agent = learner.agent
 

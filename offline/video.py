@@ -59,7 +59,7 @@ def record(policy: Policy, env: Environment, file: Path, seed: int) -> float:
         policy: begins a new episode.
         env: where; see `check_video`.
         file: to write.
-        seed: of the start state.
+        seed: seed of the start state.
 
     Returns:
         The episode's return.

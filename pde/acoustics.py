@@ -44,8 +44,8 @@ def advanced(state: Sound, density: np.ndarray, dx: float, dt: float, steps: int
     Args:
         state: the box.
         density: `[N, N]` of the cells.
-        dx, dt: of the grid; stable below `dx / (c sqrt(2))`, `c = sqrt(BULK / density)`.
-        steps: how many.
+        dx, dt: steps of the grid; stable below `dx / (c sqrt(2))`, `c = sqrt(BULK / density)`.
+        steps: number of steps.
     """
     light = 1.0 / density
     along = dt / dx * (light[1:] + light[:-1]) / 2
@@ -107,7 +107,7 @@ def acoustic(
     on twice the points; a value is the mean of its four cells.
 
     Args:
-        trajectories, frames: how many.
+        trajectories, frames: numbers of trajectories and frames.
         points: along both axes.
         dt: time between frames.
         extent: length of the box.

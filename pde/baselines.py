@@ -126,10 +126,10 @@ def make_solver(
     Conditions are a trajectory's extent, time per step and parameter, `[3]`, in its own units.
 
     Args:
-        equation: of the fields.
-        points: of the emulator's grid, along every axis.
-        units: of every channel.
-        substeps: of the solver per step.
+        equation: equation of the fields.
+        points: points of the emulator's grid, along every axis.
+        units: units of every channel.
+        substeps: substeps of the solver per step.
     """
 
     def step(params: PyTree, key: jax.Array, field: jax.Array, conditions: jax.Array) -> jax.Array:

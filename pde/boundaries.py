@@ -37,8 +37,8 @@ class End(NamedTuple):
     """One end of an axis.
 
     Attributes:
-        kind: of `ENDS`, or whatever a file has.
-        values: of a Dirichlet end: one, or one for each channel.
+        kind: kind of end, one of `ENDS`, or any string of a file.
+        values: values of a Dirichlet end: one, or one for each channel.
     """
 
     kind: str

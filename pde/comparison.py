@@ -40,7 +40,7 @@ class Comparison(NamedTuple):
         train, test: trajectories.
         data: how they are measured, and on what.
         stride: frames per step.
-        context: of the run.
+        context: context of the run.
     """
 
     own: TrainedEmulator

@@ -62,7 +62,7 @@ class Emulator(NamedTuple):
         loss: `(params, key, window [W, C, *space], conditions [P]) -> (loss, metrics)` of one
             training window, to be mapped over a batch.
         frames: `W`, the frames a training window has.
-        calls: of the network per step.
+        calls: network calls per step.
         history: `H`, frames in a field, oldest first.
         stages: as `step`, but `[K + 1, H * C, *space]`, the field after 0, 1, ... K refinements;
             the last is what `step` returns. None where nothing is refined.

@@ -58,7 +58,7 @@ class Trust(NamedTuple):
         miss: largest share of trajectories that stop being valid before their promise ends.
         factor: median of `T / H(0.8)`, which makes the best guess of agreement's valid time.
         steps: length of the calibration's rollouts; nothing beyond it is promised.
-        trajectories: how many it was calibrated on.
+        trajectories: number of trajectories of the calibration.
     """
 
     level: float
@@ -195,7 +195,7 @@ def forecast(
     Args:
         emulators: at least two; `Member` names a training seed or other options of one emulator.
         fields: `[B, C, *space]` starts, or a `FieldSet`, as `roll` takes them.
-        steps: how many, of the longest step that all members share (`strides`).
+        steps: number of steps, in units of the longest step that all members share (`strides`).
         trust: a calibration. Rows are cut where agreement falls below both its level and 0.8.
             None: nothing is cut, and the best guess is agreement's own valid time.
         strides: frames per step of each emulator, where they differ; one step of the forecast is

@@ -35,13 +35,13 @@ class Equation(NamedTuple):
     """One equation with one parameter.
 
     Attributes:
-        name, parameter: of the equation, and of its parameter.
+        name, parameter: names of the equation and of its parameter.
         solver: `(points, extent, dt, value) -> (u [C, *points] -> u)`; all but `points` may be
             traced, so that trajectories of different length scales share one program. The result
             is a pytree of its coefficients: `split_solver` makes it once for many steps.
-        axes: of space, `points` long each.
+        axes: number of spatial axes, `points` long each.
         channels: a name for each of `C`.
-        starts: of `starts.STARTS`, what fields can begin with; the first unless another is named.
+        starts: names of its initial conditions in `starts.STARTS`; the first is the default.
         forced: axes along which it is not the same everywhere: fields may not be moved there.
     """
 

@@ -33,13 +33,13 @@ class Holdout(NamedTuple):
 
     Attributes:
         fields: `[B, T, C, *space]` in units of the training data, with their conditions.
-        steps: of a rollout.
+        steps: steps of a rollout.
         history: frames that emulators see.
-        seeds, seed: of the emulators; decide the noise of stochastic ones.
+        seeds, seed: those of the emulators; decide the noise of stochastic ones.
         dt: time of a step.
-        units: of every channel; () where fields are in the data's own.
+        units: units of every channel; () where fields are in the data's own.
         flow: where a flow in the plane is among the channels.
-        extent, boundaries: of every axis, for spectra; () where they are not known.
+        extent, boundaries: those of every axis, for spectra; () where they are not known.
     """
 
     fields: Fields
@@ -102,7 +102,7 @@ class Evaluation(NamedTuple):
         structure: `[seeds, B]` likewise.
         leads: `[L]` steps after which all seeds are scored as one forecast, `members_scores`; none
             of a single seed.
-        crps, energy_score, spread_skill, ranks: of it, `[L]`, `ranks` `[L, seeds + 1]`.
+        crps, energy_score, spread_skill, ranks: its scores, `[L]`, `ranks` `[L, seeds + 1]`.
     """
 
     correlation: np.ndarray
@@ -175,11 +175,11 @@ def evaluate(
     """Measure single steps and rollouts over test trajectories.
 
     Args:
-        name: of the folder in the run that keeps the result.
+        name: name of the folder in the run that keeps the result.
         emulator: the method; single steps are measured after each of its refinements.
         params: `[seeds, ...]`.
         test: the trajectories.
-        context: of the run; None keeps nothing.
+        context: context of the run; None keeps nothing.
     """
     on = test.settings
 

@@ -92,7 +92,7 @@ def roll_emulator(
         start: `[B, H * C, *space]`, the emulator's history, oldest frame first.
         conditions: `[B, P]`; `Conditioning` where there are constant channels.
         key: consumed; every field, step and refinement draws its own noise from it.
-        steps: how many frames; of a bundle's last call what is beyond them is dropped.
+        steps: number of frames; surplus frames of a bundle's last call are dropped.
 
     Returns:
         `[steps, B, C, *space]`, the frames after every step; the start is left out.

@@ -101,7 +101,7 @@ class Fitted(NamedTuple):
         Args:
             initial: `[N, C, *X]`, `[N, *X]` of a single channel, or `[N, H, C, *X]` for an emulator
                 with a history; or trajectories, whose first frames and conditions are taken.
-            steps: how many.
+            steps: number of steps.
             key: consumed by stochastic emulators, or the number to make one of.
             conditions: values in the data's units, one or `[N]`, by name.
             seed: which of the trained seeds.
@@ -157,7 +157,7 @@ def fit(
     Args:
         objective: `mse`, `refiner`, `unrolled` or another of `registries.OBJECTIVES`; or settings:
             `Unrolled(length=9)`.
-        fields: of `from_arrays` or `read`; or an array, a file or several, for those.
+        fields: result of `from_arrays` or `read`; or an array, or one or several files.
         network: `resnet`, `unet`, `fno`, `drift` or another of `registries.NETWORKS`; settings; or
             a network of one's own: a flax Linen module, two functions, `from_equinox` (`adapters`).
         conditions: what the emulator sees besides: `dt`, `dx` and parameters; None for those that
@@ -167,7 +167,7 @@ def fit(
         strides: step sizes to train on side by side, in frames, the first one that of a rollout;
             the emulator sees dt. Seeds at other step sizes are further members of its forecasts.
         steps: gradient steps; instead of the training's.
-        seeds: how many emulators.
+        seeds: number of emulators.
         key: consumed, or the number to make one of.
         training: batch, learning rate and so on. Windows are moved around the circle along axes
             that are known to be periodic, unless the equation is known to be forced there; its

@@ -119,7 +119,7 @@ class Quality(NamedTuple):
     """What to look at before training on a set.
 
     Attributes:
-        std: of all values.
+        std: standard deviation of all values.
         increment: `[trajectories]` standard deviation of the change from frame to frame.
         steady: share of trajectories that hardly move (increment below a twentieth of the median).
         tail: amplitude at the highest resolved wavenumbers relative to the highest amplitude.
@@ -136,7 +136,7 @@ def quality(fields: Any, extent: Sequence[float] = (), boundaries: Sequence[str]
 
     Args:
         fields: trajectories.
-        extent, boundaries: of every axis, as for `metrics.spectrum`.
+        extent, boundaries: those of every axis, as for `metrics.spectrum`.
     """
     fields = np.asarray(fields, np.float64)
     increment = np.diff(fields, axis=1).std(tuple(range(1, fields.ndim)))

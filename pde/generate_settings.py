@@ -74,8 +74,8 @@ class Simulation:
             ks_2d, burgers_2d or gray_scott_2d.
         initial_condition: what fields begin with: sines or faint for ks; vortices, shear_layer or
             piecewise for flows; others have one way. Left out, the first.
-        trajectories: how many.
-        points: of the grid, along every axis.
+        trajectories: number of trajectories.
+        points: points of the grid, along every axis.
         oversampling: the solver's grid has so many times the points; what is kept is cut off in
             Fourier space, not strided, so that nothing is aliased.
         extent: shortest and longest domain; each trajectory draws its own uniformly.
@@ -84,7 +84,7 @@ class Simulation:
             diffusivity, dispersion, velocity or feed), drawn likewise.
         frames: kept per trajectory.
         burn_in: frames solved and dropped before them.
-        substeps: of the solver per frame.
+        substeps: substeps of the solver per frame.
         chunk: trajectories solved side by side.
         seed: decides everything that is drawn; not `chunk`.
     """

@@ -35,8 +35,8 @@ def inspect(
             folder, a pattern.
         out: also draw a trajectory and the increments into this PNG file.
         rows: trajectories to look at; fewer of large ones.
-        axes: of space, of a plain array whose shape does not say.
-        every: of that many frames the first is kept.
+        axes: number of spatial axes, for a plain array with an ambiguous shape.
+        every: keep every so many frames of the file, the first included.
         channels: names of those to look at; left out, all.
     """
     import numpy as np

@@ -34,7 +34,7 @@ def correlation(prediction: jax.Array, truth: jax.Array, *, batch_dims: int = 2)
 
     Args:
         prediction, truth: `[*batch, C, *space]`.
-        batch_dims: how many leading axes are not correlated over; 2 for `[T, B, C, *space]`.
+        batch_dims: number of leading axes that are not correlated over; 2 for `[T, B, C, *space]`.
 
     Returns:
         `[*batch]` in [-1, 1]; 0 where either field is constant.
@@ -115,7 +115,7 @@ def structure_function(field: jax.Array, axes: int) -> jax.Array:
 
     Args:
         field: `[..., C, *N]`, periodic, on as many points along each axis.
-        axes: of space.
+        axes: axes of space.
     """
     half = field.shape[-1] // 2
     over = tuple(range(-axes, 0))
@@ -138,7 +138,8 @@ def shells(
     Args:
         shape: points per axis.
         extent: length of every axis; () for grid cells that are as long along each.
-        boundaries: of every axis; others than periodic ones are mirrored (`spectral.mirrored`).
+        boundaries: boundaries of every axis; others than periodic ones are mirrored
+            (`spectral.mirrored`).
 
     Returns:
         `[*bins]` whole numbers, and `K`, one more than the highest.

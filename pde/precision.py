@@ -22,8 +22,8 @@ def lean(net: FieldNetwork, precision: Precision, remat: bool) -> FieldNetwork:
 
     Args:
         net: with parameters, inputs and outputs in float32, which they stay.
-        precision: of what it computes between them. Fourier transforms, norms and conditions stay
-            in float32.
+        precision: precision of what it computes between them. Fourier transforms, norms and
+            conditions stay in float32.
         remat: keep its inputs only, and compute it again for the gradient (Chen et al. 2016, arXiv
             1604.06174).
     """

@@ -35,7 +35,7 @@ class Calibration(NamedTuple):
     """A calibrated level, and what it was calibrated on.
 
     Attributes:
-        trust: of `calibrate`; its steps are those of the group, `stride` frames each.
+        trust: result of `calibrate`; its steps are those of the group, `stride` frames each.
         ranges: lowest and highest value of every parameter, of dt, of the extent and of the energy
             of the starts, by name.
         stride: steps of the emulator between two comparisons of members.
@@ -120,7 +120,7 @@ def calibrated(
         fields: trajectories of the same kind as those to be rolled.
         miss: largest share of promises that do not hold.
         stride: frames of the fields per step; None for as many as in training.
-        seed, key: of the rollout that is promised.
+        seed, key: those of the rollout that is promised.
 
     Raises:
         ConfigError: fewer than two members, or than `2 / miss` trajectories, or too short ones.
@@ -198,7 +198,7 @@ def trusted(
 
     Args:
         truth: `[N, T, C, *X]`, what follows the starts; no frames where that is not known.
-        steps: of the emulator.
+        steps: steps of the emulator.
     """
     members, strides = group_of(own, conditions, seed, key)
     stride = calibration.stride

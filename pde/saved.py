@@ -42,7 +42,7 @@ def load_emulator(
     """Read what `TrainedEmulator.save` wrote; the folder, or one that holds a single emulator.
 
     Args:
-        folder: of the emulator, or of its run.
+        folder: folder of the emulator, or of its run.
         network: the one that `fit` was given, where it is neither this library's nor announced by
             an entry point.
         objective: likewise.

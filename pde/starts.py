@@ -28,9 +28,9 @@ class Domain(NamedTuple):
     """What a field begins on.
 
     Attributes:
-        points: of the grid, along every axis.
+        points: points of the grid, along every axis.
         extent: length of every axis; may be traced.
-        channels: of the field.
+        channels: channels of the field.
     """
 
     points: int

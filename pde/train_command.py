@@ -55,7 +55,7 @@ class TrainConfig:
         steps: gradient steps.
         batch: windows per gradient step.
         lr: learning rate after the warm-up.
-        precision: of a network's computations in training: float32 or bfloat16.
+        precision: precision of the network's computations in training: float32 or bfloat16.
         remat: gradients window by window, activations computed again: for large grids.
         shard: what is spread over devices: seeds; batch, the windows of each step, for one seed; or
             the first axis of space, for large grids.
@@ -71,24 +71,24 @@ class TrainConfig:
             that differ between trajectories.
         stream: leave the fields on the disk and read windows while training: auto, where they do
             not fit into memory; always; never.
-        on_divergence: of a seed whose loss becomes non-finite: drop it and go on with the others,
-            or raise.
+        on_divergence: treatment of a seed whose loss becomes non-finite: drop it and go on with the
+            others, or raise.
         horizon: steps of the test rollouts; left out, as long as the test trajectories are.
         baselines: beside persistence: linear, the best linear map per wavenumber; low_pass, a
             one-step emulator cut off where its error in training exceeds the field (with a
             refiner, one is trained for it and reported uncut as well; between walls only uncut);
             solver, where the equation is known.
-        equation: of the file, where it does not name it: windows are then moved only along axes
-            along which it is the same everywhere.
+        equation: equation of the file, where it does not name it: windows are then moved only along
+            axes along which it is the same everywhere.
         shift_axes: axes, from 0, along which windows are moved instead: those along which the
             equation is the same everywhere and whose ends are joined.
         boundaries: periodic, wall, open, neumann or dirichlet=VALUE, for all axes or one for each
             (LOW|HIGH where its ends differ), where the file does not have it, as plain arrays.
         dt: time between frames, where the file does not have it.
         dx: distance between points, for all axes or one for each, where the file does not have it.
-        axes: of space, of a plain array whose shape does not say.
-        every: of that many frames of the file the first is kept; `stride` keeps the others as
-            starts of windows.
+        axes: number of spatial axes, for a plain array with an ambiguous shape.
+        every: keep every so many frames of the file, the first included; `stride` keeps the others
+            as starts of windows.
         channels: names of those to keep; left out, all.
     """
 

@@ -63,14 +63,15 @@ class TrainedEmulator:
         objective: it was trained by.
         scale: c of a step `u + c net(u)`, one for all channels or one for each.
         params: leading axis = seeds; the moving average where there is one.
-        channels, points: of its fields `[C, *N]`, those that change; points of one axis, or of
-            each.
+        channels, points: those of its fields `[C, *N]`, those that change; points of one axis, or
+            of each.
         history: `H`, frames it steps from.
         conditions: what it sees of a trajectory, and how that is scaled.
         dt: time from one frame to the next of what it rolls; None where it is not known.
-        units: of every channel, for an emulator of standardised fields; () for fields as they are.
+        units: units of every channel, for an emulator of standardised fields; () for fields as they
+            are.
         facts: what else is known (data, channel names), for `emulator.json`.
-        boundaries: of every axis, as a `FieldSet` has them; none is periodic.
+        boundaries: boundaries of every axis, as a `FieldSet` has them; none is periodic.
         constant: channels of the data that are constant in time, by their numbers among all
             channels, and how they are scaled: seen at every step, predicted at none.
         extent: lowest and highest length of every axis of the training data; () where it is not
@@ -203,7 +204,7 @@ class TrainedEmulator:
                 oldest frame first, for an emulator that sees a history. Of all channels, those
                 that are constant included; where there is one, several fields may be `[B, *N]`.
                 Or trajectories, whose first frames and conditions are taken.
-            steps: how many.
+            steps: number of steps.
             key: consumed by stochastic emulators, or the number to make one of.
             conditions: values in the data's own units, one number for all or `[B]`, by name; `dx`
                 of several axes `[B, axes]`.

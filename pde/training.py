@@ -41,11 +41,11 @@ class Training:
         average: decay of the weights' moving average.
         random_shift: roll each window by a random number of points: for circles only. Networks
             that treat all points alike learn nothing from it; it costs 0 to 3 % of a step.
-        shift_axes: of space, along which that is done; None for every axis.
+        shift_axes: axes of these shifts; None for every axis.
         stride: frames of the data per step of the emulator.
         per_iteration: gradient steps between two records in the log.
-        precision: of a network's computations in training: float32 or bfloat16. Weights, losses and
-            what is saved and rolled are float32.
+        precision: precision of the network's computations in training: float32 or bfloat16.
+            Weights, losses and what is saved and rolled are float32.
         remat: gradients window by window, activations computed again: one window's at a time are
             in memory, for a third more computation.
         shard: what is spread over devices: seeds; `batch`, the windows of each gradient step, which

@@ -30,11 +30,11 @@ def standardised(
     """Fields `[N, T, C, *X]` and conditions as a network sees them.
 
     Args:
-        fields: of which the conditions are, and the constant channels.
+        fields: fields with these conditions and constant channels.
         u: its fields that change.
-        units: of `channel_units`.
-        scalings: of `condition_scalings`.
-        constant: of `constant_units`.
+        units: result of `channel_units`.
+        scalings: result of `condition_scalings`.
+        constant: result of `constant_units`.
     """
     seen = to_units(units, u, u.ndim - 3)
     return Fields(

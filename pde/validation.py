@@ -32,7 +32,7 @@ class Validation:
         emulator: whose steps are measured.
         before: fields `[n, H * C, *space]` to step from.
         after: the frames `[n, C, *space]` that follow.
-        conditions: of each.
+        conditions: conditions of each.
     """
 
     def __init__(

@@ -60,13 +60,13 @@ class Config:
     Attributes:
         datasets: names, or files.
         agents: out of bc, td3_bc, iql, cql and sac.
-        width, layers: of hidden layers.
+        width, layers: sizes of hidden layers.
         batch: transitions in a gradient step.
         updates: gradient steps of every agent.
-        per_iteration: of ours, in one call of the compiled program.
-        episodes: of the evaluation, per seed.
-        seeds: of every agent.
-        seed: of all random numbers.
+        per_iteration: this library's updates in one call of the compiled program.
+        episodes: episodes of the evaluation, per seed.
+        seeds: seeds of every agent.
+        seed: random seed.
         peer_python: an interpreter with d3rlpy; empty leaves it out.
     """
 

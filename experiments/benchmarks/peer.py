@@ -54,7 +54,7 @@ class Theirs:
         called: torch, in the report, where it takes its ways.
         compiling: what torch compiles, for the note; empty leaves that out.
         weights: ours, which it gets; None for none.
-        parameters: how many it must have; None checks nothing.
+        parameters: number of parameters it must have; None: not checked.
         outputs: must be the same there.
     """
 

@@ -47,11 +47,11 @@ class Config:
     """What is timed. `peer_python` is an interpreter with d3rlpy; empty leaves the peer out.
 
     Attributes:
-        widths: of hidden layers.
+        widths: widths of hidden layers.
         layers: hidden ones of each network.
-        critics: of the agents.
+        critics: number of critics.
         batch: transitions in a gradient step.
-        rows: of the dataset.
+        rows: rows of the dataset.
         updates: gradient steps that are timed.
         repeats: rounds in which everybody is timed once.
         seeds: numbers of them that are timed side by side.

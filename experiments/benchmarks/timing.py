@@ -70,10 +70,10 @@ class Timing:
     """What was timed in turns, at one size.
 
     Attributes:
-        rates: of everybody.
+        rates: rates of all programs.
         columns: what else its row in a table has: parameters, seconds to compile.
         notes: what a reader of the rates should know.
-        versions: of the peers.
+        versions: versions of the peers.
     """
 
     rates: Rates

@@ -43,13 +43,13 @@ class Config:
 
     Attributes:
         seeds: runs side by side, each with its own networks and random numbers.
-        seed: of the random numbers; the same one gives the same numbers.
+        seed: random seed.
         penalties: times the ensemble's spread, taken from what is learned from; 0 is Bayesian,
             the last one the conservative that claims are about.
         ensemble: the reward models.
         agent: the recurrent DQN.
-        evaluations: of the agents, spread evenly over the training.
-        episodes: of 100 pulls, per arm and evaluation.
+        evaluations: evaluations of the agents, evenly spread over the training.
+        episodes: episodes of 100 pulls, per arm and evaluation.
         last: evaluations at the end whose mean is the result.
     """
 

@@ -31,10 +31,10 @@ class Beliefs:
     """Prior of the planner, and what it plans for.
 
     Attributes:
-        mean, std: of arm 1's unknown mean; the defaults are an ensemble's typical opinions.
+        mean, std: those of arm 1's unknown mean; the defaults are an ensemble's typical predictions.
         noise: standard deviation of a reward around that mean.
         known: what arm 0 pays.
-        pulls: of an episode.
+        pulls: pulls of an episode.
         discount: per pull.
         penalty: subtracted from the plan's rewards of arm 1, times `std` (conservatism).
     """

@@ -78,7 +78,7 @@ class Config:
     """Logs, methods, world models.
 
     Attributes:
-        logs: of `ks_control`, the broad one first.
+        logs: logs of `ks_control`, the broad one first.
         cloning, on_rows: behavioural cloning, and TD3+BC.
         mopo, ravl: methods in world models, on the same rollouts.
         neubay: in the same world models; its rollouts end at the threshold or the time limit.
@@ -86,7 +86,7 @@ class Config:
         fields, mlp: world models, of about as many weights.
         open_loop: steps after which their errors are read.
         online: SAC in the simulator.
-        rounds: of the search for linear gains, 24 in each.
+        rounds: rounds of the search for linear gains, 24 in each.
         seeds, seed: trained side by side, and of what is drawn.
         evaluations, episodes: while training, and of an evaluation per seed.
         only: cells that this run begins, by what their names begin with; () for all. Others stay

@@ -61,9 +61,9 @@ class Config:
             data, of rollouts or in evaluations.
         method: MBPO's settings; `rows` over the length is the number of its rollouts.
         seeds: trained side by side.
-        seed: of the random numbers.
+        seed: random seed.
         evaluations: during the training, evenly spread.
-        episodes: of an evaluation, per seed.
+        episodes: episodes per evaluation and seed.
     """
 
     dataset: str = "hopper-medium-replay-mini-v1"

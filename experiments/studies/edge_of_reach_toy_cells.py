@@ -46,13 +46,13 @@ class Config:
 
     Attributes:
         seeds: runs side by side, each with its own networks and random numbers.
-        seed: of the random numbers; the same one gives the same numbers.
+        seed: random seed.
         rows: single steps of random actions; the goal is at (7, 7).
         agent: the actor-critic.
         epochs: rounds of model rollouts followed by updates.
-        evaluations: of the agents, spread evenly over the `epochs`.
+        evaluations: evaluations of the agents, spread evenly over the `epochs`.
         starts: start states of an evaluation.
-        half_width: of the box that holds the data, and the start states.
+        half_width: half width of the box that holds the data, and the start states.
         horizons: steps of rollouts (k); at the last one the diagnosis is made.
         ravl: numbers of critics (N) and strengths of their diversity (eta).
         rollouts: numbers of model rollouts, and gradient steps between them.

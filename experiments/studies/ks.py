@@ -38,13 +38,13 @@ class Study:
 
     Attributes:
         seeds: runs side by side, each with its own networks and random numbers.
-        seed: of the random numbers; the same one gives the same numbers.
+        seed: random seed.
         train, test: what is solved.
         stride: frames per step of an emulator.
         conditions: what an emulator sees besides: dt, dx, the equation's parameter.
         network: that is trained.
-        training: of every emulator.
-        steps: of a rollout; the test trajectories must be longer.
+        training: training settings of every emulator.
+        steps: steps of a rollout; the test trajectories must be longer.
         samples: stochastic rollouts per trajectory, of the first `sampled` test trajectories and
             for `sampled_steps`.
         sampled: trajectories that stochastic emulators are sampled on.

@@ -74,9 +74,9 @@ class DriftNetConfig:
         parts: names out of `PARTS`, which are taken away.
         drift, attention, fourier, conv: the network with each mixer, of as many parameters.
         fno: a plain Fourier neural operator of about as many parameters.
-        training: of every arm; `steps` are DRIFT's.
+        training: training settings of every arm; `steps` are DRIFT's.
         within: largest relative difference of the mixers' parameters.
-        steps: of a rollout.
+        steps: steps of a rollout.
         repeats: how often updates are timed.
     """
 

@@ -113,7 +113,7 @@ class OraclePatch(Base):
     """MBPO whose targets bootstrap from the true optimal value at edge-of-reach states.
 
     Attributes:
-        half_width: of the box that is full of data.
+        half_width: half width of the box that holds the data.
     """
 
     name: ClassVar[str] = "oracle patch"

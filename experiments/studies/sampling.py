@@ -50,7 +50,7 @@ class Config:
         dataset: its environment's observation must determine the state.
         network, training: the teacher, an EDM denoiser of transitions.
         student: updates of a student.
-        calls: of the students, ascending.
+        calls: calls of the students, ascending.
         relabelling: the network of rewards and next observations (`members` is not used).
         rows: drawn for each seed and sampler.
     """

@@ -124,7 +124,7 @@ class Config:
 
     Attributes:
         seeds: runs side by side, each with its own networks and random numbers.
-        seed: of the random numbers; the same one gives the same numbers.
+        seed: random seed.
         truths: weights of the true step at which every method is trained; must hold 0 and 1.
         ravl_truths: those at which RAVL is (it costs five times as much).
         rows: transitions of a random policy.
@@ -132,7 +132,7 @@ class Config:
         agent: the actor-critic.
         rollouts: lengths and numbers of model rollouts, and gradient steps between them.
         batch_size: rows of a gradient step.
-        real_ratio: of a batch that comes from the data.
+        real_ratio: share of a batch that comes from the data.
         mopo_penalties: lambdas to sweep.
         mobile_penalty, mobile_samples: MOBILE's beta, and next states per elite and row.
         epochs: iterations of rollouts and updates.

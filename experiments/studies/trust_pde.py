@@ -49,8 +49,8 @@ class Config:
         seeds, seed: networks side by side, and what decides everything that is drawn.
         train, calibration, test: what is solved; rollouts are as long as the last two.
         shifted: lengths of the domain that the calibrated level is tried on besides.
-        network: of every member; trained at one and at two frames per step.
-        training: of every member.
+        network: network of every member; trained at one and at two frames per step.
+        training: training settings of every member.
         miss: largest share of promises that do not hold.
     """
 

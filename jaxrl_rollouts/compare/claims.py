@@ -119,7 +119,7 @@ def add_claim(
         means: what the values are and what is expected of them, in words.
         cells: whose critics' values, or returns, these are; read before 3 time constants of any of
             them, the claim is "not converged".
-        time_constants: of critics whose cells do not know them.
+        time_constants: time constants of critics whose cells do not state them.
         claim: source, bound, `statistic` and `undecided`, as of `Claim.of`.
     """
     clocks = (time_constants, *(cell.time_constants for cell in cells))

@@ -32,7 +32,7 @@ class Cell:
     """One arm, all seeds: what its training recorded and what was measured afterwards.
 
     Attributes:
-        history: of the training; None where nothing was trained.
+        history: history of the training; None where nothing was trained.
         extra: more by name: arrays `[seeds, ...]`, and further columns of tables.
         measure: makes more of `extra`. `run_grid` calls it and keeps its arrays in the stage's
             folder, so that a resumed run does not measure again.
@@ -40,8 +40,8 @@ class Cell:
         seconds: spent in compiled training.
         rate: `tau (1 - gamma)` of critics that bootstrap from slow copies of themselves: the share
             of the way to their fixed point that values go in a gradient step; None without any.
-        seeds, diverged: how many, and whether training failed on non-finite numbers (every metric
-            is then NaN); filled in by `run_grid`.
+        seeds, diverged: number of seeds, and whether training failed on non-finite numbers (every
+            metric is then NaN); filled in by `run_grid`.
         point: the value of every axis of the grid it lies in.
     """
 
@@ -176,8 +176,8 @@ def run_grid(
             `points`, names are enough.
         train: `(*values, stage) -> Cell`, all seeds of one arm; `stage` names its folder in the
             run, where it resumes by itself.
-        context: of the run; None keeps nothing.
-        seeds: how many each cell has.
+        context: context of the run; None keeps nothing.
+        seeds: number of seeds per cell.
         points: what is run, in this order, in place of the product.
         stage: what the names of the stages begin with, if anything.
         clear: drop the compiled programs after each arm; False where arms share them.

@@ -34,7 +34,7 @@ class EdmConfig:
         sigma_data: standard deviation of the data.
         sigma_min, sigma_max: least and greatest noise of the sampler.
         rho: how the levels between crowd towards the least (7 in the paper).
-        log_sigma_mean, log_sigma_std: of the normal from which training draws ln sigma.
+        log_sigma_mean, log_sigma_std: parameters of the normal from which training samples ln sigma.
     """
 
     sigma_data: float = 1.0
@@ -198,11 +198,11 @@ def log_likelihood(
     the density is normal with mean 0 and variance `sigma_max^2 + sigma_data^2`.
 
     Args:
-        denoise, params: of a `Denoiser`.
+        denoise, params: those of a `Denoiser`.
         key: consumed by the probes.
         rows: `[B, ...]`, standardised as the training data were.
         edm: noise levels and `sigma_data`.
-        steps: of the integration; four network calls each.
+        steps: number of steps of the integration; four network calls each.
         trace: `exact` takes one derivative per entry of a row, `hutchinson` estimates the
             divergence without bias along random signs, the same ones along a row's whole path.
         probes: directions of the estimate, averaged.

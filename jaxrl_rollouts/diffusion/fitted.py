@@ -77,9 +77,9 @@ class Fitted(NamedTuple):
     Attributes:
         model: its functions, of standardised rows; a student is a `Flow`.
         params: the averaged weights.
-        units: of the last axis.
-        shape: of one row, `(F,)` or `(L, C)`.
-        dtype: of the rows that it is of, and of those it draws.
+        units: units of the last axis.
+        shape: shape of one row, `(F,)` or `(L, C)`.
+        dtype: data type of the training rows and of the samples.
         trained: history and times.
         network: sizes of its network, which a student's has, too.
         sampling: how it is sampled, unless another way is asked for.
@@ -106,11 +106,11 @@ class Fitted(NamedTuple):
         """Draw `count` rows, `[count, F]` or `[count, L, C]`, in the data's units.
 
         Args:
-            count: how many, side by side.
+            count: number of samples.
             key: consumed, or the number to make one of.
             config: steps, order and churn; or a `JumpConfig`, of `euler` or `heun` unless it is a
                 student's. None: what suits it, a student's as many jumps as it was trained for.
-            guidance, guide_params: of `guidance`; its target sees standardised rows.
+            guidance, guide_params: those of `guidance`; its target sees standardised rows.
 
         Raises:
             ConfigError: a setting is out of range, or jumps are asked for, which a student knows.
@@ -146,7 +146,7 @@ class Fitted(NamedTuple):
         Args:
             rows: `[N, F]` or `[N, L, C]`, in the data's units: the model's own, or others like
                 them. The student sees them noised, and its teacher says where they go.
-            calls: of the network, per sample.
+            calls: network calls per sample.
             steps, batch: gradient steps, two calls of the teacher each, and rows of each.
             config: all settings of the student instead, and of its sampler.
             key: consumed, or the number to make one of.

@@ -41,12 +41,13 @@ class FlowConfig:
             arXiv:2403.06807).
         edm: deviation of the data, and the least and greatest noise that the embedding resolves.
         times: `uniform`, or `logit_normal`: the sigmoid of a normal.
-        time_mean, time_std: of that normal.
+        time_mean, time_std: parameters of that normal.
         equal: share of `mean`'s rows whose interval is empty: plain flow matching.
         power: p of `mean`'s weight `1 / (error + 0.01)^p`. The paper's 1 minimises a logarithm
             of the error: modes come out sharp with the wrong masses. 0 is the error itself.
-        segments: of `consistency`: a jump ends where its segment does, and sampling takes as many.
-        steps: of the teacher in every segment, two calls each.
+        segments: number of segments of `consistency`: a jump ends where its segment does, and
+            sampling takes as many.
+        steps: steps of the teacher per segment, two calls each.
         huber: c of `sqrt(error^2 + c^2) - c` (`consistency`), in deviations per entry.
     """
 

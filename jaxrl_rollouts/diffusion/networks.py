@@ -25,7 +25,7 @@ class ResidualMlp:
     """Sizes; defaults are SynthER's offline ones (25.5 million parameters for 42 columns).
 
     Attributes:
-        width: of the blocks; 1024 online.
+        width: width of the blocks; 1024 online.
         blocks: number of them.
         embedding: width of the noise embedding; 256 online.
         frequencies: number of random ones.
@@ -34,8 +34,8 @@ class ResidualMlp:
             uniform within 1 / sqrt(fan_in), biases too, a third of that variance: SynthER's. Short
             trainings are better off with it: 0.386 for 0.426 of held-out loss after 3000 steps
             of width 128 on HalfCheetah's rows (3 seeds, 0.384 to 0.388 and 0.421 to 0.430).
-        dtype: of the body's arithmetic; parameters, noise and output stay float32. On a CPU
-            bfloat16 is no faster: XLA does not use what the processor has for it.
+        dtype: data type of the body's arithmetic; parameters, noise and output stay float32. On a
+            CPU bfloat16 is no faster: XLA does not use what the processor has for it.
     """
 
     width: int = positive(2048)
@@ -108,7 +108,7 @@ def make_residual_mlp(config: ResidualMlp, features: int, *, interval: bool = Fa
 
     Args:
         config: sizes.
-        features: of a row.
+        features: features of a row.
         interval: it is a flow's and takes the length of a jump: `(params, x, c_noise, share [B])`.
 
     Raises:

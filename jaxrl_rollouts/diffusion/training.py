@@ -33,7 +33,7 @@ class DenoiserTrainingConfig:
         steps: gradient steps in all.
         batch: rows per step.
         lr: peak learning rate.
-        betas: of Adam.
+        betas: betas of Adam.
         warmup: steps over which the rate rises from a tenth of its peak.
         clip: greatest global norm of a gradient; None for no clipping.
         average: decay of the moving average, applied every `average_every` steps. It ramps up
@@ -163,8 +163,8 @@ class DistilConfig:
 
     Attributes:
         flow: the student; a consistency model in as many segments as there are jumps.
-        training: of it, from its teacher's weights.
-        jumps: of its samples.
+        training: settings of its training, which starts at the teacher's weights.
+        jumps: settings of its sampling.
     """
 
     flow: FlowConfig = field(default_factory=lambda: FlowConfig(loss="consistency"))

@@ -31,12 +31,12 @@ class Unet:
     """Sizes; the published network has 1024 features (178 million parameters).
 
     Attributes:
-        features: of the first block; each further block doubles them. A multiple of 8.
-        blocks: of the encoder; the decoder has one fewer.
+        features: features of the first block; each further block doubles them. A multiple of 8.
+        blocks: blocks of the encoder; the decoder has one fewer.
         time_scale: `c_noise` is multiplied by it before its sines are taken; 1 as published.
         norm_over: group statistics are over all steps of a `window`, or over each `step` alone, as
             published.
-        dtype: of the body's arithmetic; parameters, noise and output stay float32.
+        dtype: data type of the body's arithmetic; parameters, noise and output stay float32.
         convolution: `native`, or `shift`: shifted copies side by side and one matrix product,
             which on CPU is hundreds of times faster inside a scan; `auto` takes the latter there.
     """

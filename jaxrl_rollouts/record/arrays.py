@@ -21,9 +21,9 @@ def remember(
     """`measure()`'s arrays, from the stage's folder if an earlier session left them there whole.
 
     Args:
-        context: of the run; None measures and keeps nothing.
+        context: context of the run; None measures and keeps nothing.
         stage: whose folder they are kept in, as `name.npz`, with its digest beside it.
-        name: of the file.
+        name: name of the file.
         measure: makes the arrays.
     """
     path = context.folder.stage(stage) / f"{name}.npz" if context else None

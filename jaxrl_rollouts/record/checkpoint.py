@@ -66,10 +66,10 @@ def save(
     Of several processes all take part, and the first one does what needs one.
 
     Args:
-        folder: of the checkpoints; made if need be.
+        folder: folder of the checkpoints; created if it does not exist.
         step: iteration.
         tree: leaves may be jax arrays (typed keys too), numpy arrays and Python numbers.
-        keep: how many, this one included.
+        keep: number of checkpoints kept, this one included.
         texts: what else belongs to it, by file name; see `text`.
     """
     own, folder = folder, _place(folder)

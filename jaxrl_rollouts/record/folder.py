@@ -210,7 +210,7 @@ class RunFolder:
         """Put on record which data the run learns from; a later session must bring the same.
 
         Args:
-            name: of the data.
+            name: name of the data.
             **facts: by which they are known (`sha256`).
         """
         path = self.path / "run.json"

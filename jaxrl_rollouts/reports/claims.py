@@ -35,8 +35,8 @@ class Claim:
         low, high: the bounds, None for an open end.
         statistic: "iqm", "mean", "median"; "min", "max"; or "all", the value nearest to failing.
         command: the command line that remakes it; `Report.claim` fills in the report's own.
-        time_constants: of the critics behind the values, `n tau (1 - gamma)` after n gradient
-            steps, the fewest of all; None where the values are not read off critics.
+        time_constants: time constants of the critics behind the values, `n tau (1 - gamma)` after n
+            gradient steps, the fewest of all; None where the values are not read off critics.
         undecided: why the values and the bound are not of the same kind, so that the claim neither
             holds nor fails; "" where they are.
     """

@@ -54,7 +54,7 @@ def colour(name: str, known: Mapping[str, str] | None = None) -> str:
     Two names may share one; `curve_with_band` then gives the later one another.
 
     Args:
-        name: of a method, a source of data, ...
+        name: name of a method, a source of data, ...
         known: beginning of a name -> colour; other names get one of the palette.
     """
     for beginning, shade in (known or {}).items():

@@ -65,9 +65,9 @@ class Report:
 
     Attributes:
         experiment, preset, config, command: what was run.
-        versions: of the packages, the machine and the device (`provenance`).
-        seeds: how many.
-        wall_seconds, compile_seconds: of all sessions of the run.
+        versions: versions of the packages, the machine and the device (`provenance`).
+        seeds: number of seeds.
+        wall_seconds, compile_seconds: seconds of all sessions of the run.
         numbers: name -> `Summary`.
         tables: name -> rows; a row maps column -> number, text or `Summary`.
         claims, pictures, notes: as added.

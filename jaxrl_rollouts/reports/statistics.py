@@ -109,7 +109,7 @@ def spread(values: ArrayLike, statistic: str = "iqm", **settings: Any) -> tuple[
     Args:
         values: `[seeds]` or `[seeds, tasks]`; of the tasks each seed's mean counts for the range.
         statistic: "iqm", "mean" or "median".
-        settings: of `bootstrap_interval`.
+        settings: settings of `bootstrap_interval`.
 
     Returns:
         Lower and upper end; NaN when any value is NaN. `spread_name` says which it is.
@@ -133,7 +133,7 @@ class Summary:
         values: `[seeds]` or `[seeds, tasks]`, as nested tuples.
         mean: their mean.
         iqm: their interquartile mean.
-        seeds: how many seeds.
+        seeds: number of seeds.
         unit: unit of the values, "" for none.
     """
 

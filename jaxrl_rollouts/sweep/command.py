@@ -221,7 +221,7 @@ def collect(folder: tyro.conf.Positional[Path], publish: Path | None = None) -> 
     """Collect the reports of a sweep's runs into one, also while some are running.
 
     Args:
-        folder: of the sweep.
+        folder: folder of the sweep.
         publish: also copy report and pictures to this folder.
     """
     plan = read_plan(folder)
@@ -236,8 +236,8 @@ def task(
     """Run one task of a sweep, or go on with it; a finished one is left alone.
 
     Args:
-        folder: of the sweep.
-        number: of the task, from 1.
+        folder: folder of the sweep.
+        number: number of the task, from 1.
         trust: code that the run may import, package.module:factory.
     """
     plan = read_plan(folder)

@@ -38,7 +38,7 @@ class Resources:
     """What tasks get, and where.
 
     Attributes:
-        address: of a Ray cluster; empty starts Ray on this machine, for this sweep.
+        address: address of a Ray cluster; empty starts Ray on this machine, for this sweep.
         cpus: cores per task.
         gpus: per task, also a share of one.
         retries: how often a task is started again whose process or machine died.

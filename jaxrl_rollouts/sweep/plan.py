@@ -40,9 +40,9 @@ class Task:
     """One run of a sweep.
 
     Attributes:
-        name: of its folder.
+        name: name of its folder.
         point: which dataset, method and seed, of those that are swept.
-        arguments: of `jaxrl-rollouts run`, the experiment first.
+        arguments: arguments of `jaxrl-rollouts run`, the experiment first.
         directory: where it is started; relative names of files begin there.
     """
 

@@ -37,7 +37,7 @@ class Status:
     Attributes:
         state: waiting, running, finished, stopped (on request), killed; failed or diverged, by
             errors of its own, which another attempt would meet again.
-        attempts: how many processes were started.
+        attempts: number of processes started.
         last: the last line of one that did not finish.
     """
 

@@ -65,8 +65,8 @@ class Trials(NamedTuple):
     """Runs of trials in a folder.
 
     Attributes:
-        folder: of the study.
-        words: of every run, the experiment first.
+        folder: folder of the study.
+        words: command line of every run, the experiment first.
         space: settings by name, and where they are searched.
     """
 

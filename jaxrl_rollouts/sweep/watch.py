@@ -34,8 +34,8 @@ class Watch:
     """Context manager that shows the tasks of a sweep; call it now and then.
 
     Args:
-        folder: of the sweep.
-        tasks: of its plan.
+        folder: folder of the sweep.
+        tasks: tasks of its plan.
         enabled: False shows nothing.
         stream: where to write; standard error by default.
     """

@@ -39,7 +39,7 @@ class ActorConfig:
         steps: K, Euler steps of a flow.
         log_std: log of the noise of a flow's step at which its entropy is what it is driven to,
             where the agent's `target_entropy` does not say.
-        density: of the `gaussian`: with SAC's `offset`, or `exact`; see `log_slope`.
+        density: density of the `gaussian`: with SAC's `offset`, or `exact`; see `log_slope`.
     """
 
     kind: Literal["gaussian", "plain", "gated"] = "gaussian"

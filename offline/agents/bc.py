@@ -41,7 +41,7 @@ class BcConfig:
         hidden_dims: widths of the policy.
         normalize_obs: observations by their statistics in the dataset.
         actor_lr: learning rate.
-        discount: of the value that reports measure; cloning itself has none.
+        discount: discount of the reported value; cloning itself has none.
         flow_steps: Euler steps of a flow that draws its actions. None: no flow.
     """
 

@@ -206,7 +206,7 @@ def soft_maximum(
     """`log sum_k exp(Q_i(s, a_k) - log mu(a_k))` of every critic, `[N, B]`.
 
     Args:
-        drawn: of `candidates`.
+        drawn: actions of `candidates`.
         reference: `[B]`, below which Q of the policy's own actions counts as it (Cal-QL).
     """
     actions, densities = drawn

@@ -22,7 +22,7 @@ class ValueConfig:
     """Hyper-parameters of agents with such critics: TD3's, IQL's and FQL's families.
 
     Attributes:
-        num_critics: how many; their minimum is the value learned from.
+        num_critics: number of critics; their minimum is the value learned from.
         hidden_dims: widths of all networks.
         critic_norm: layer normalisation in critics and state values, after each activation.
         normalize_obs: observations by their statistics in the dataset.

@@ -142,13 +142,13 @@ def make_model_free(
     """A learner whose data are rows. Equal arguments give the same functions.
 
     Args:
-        config: of the agent. A `SacConfig` with `num_critics=2, eta=0` is SAC, with more
+        config: settings of the agent. A `SacConfig` with `num_critics=2, eta=0` is SAC, with more
             critics SAC-N, with an eta above 0 EDAC.
-        observation_size, action_size: of the environment.
+        observation_size, action_size: sizes of the environment.
         batch_size: rows per gradient step.
         per_iteration: gradient steps in one `update`; a multiple of the agent's period.
         draw: `(dataset, key, rows) -> batch`; `synther.mixing` makes others.
-        steps: of the whole training, over which rates with a `cosine` fall; None keeps them.
+        steps: steps of the whole training, over which rates with a `cosine` fall; None keeps them.
         unroll: as for `ModelFree`.
 
     Raises:

@@ -60,10 +60,10 @@ class PlannerConfig:
         unet: the model of plans.
         by: plans are drawn by the `student`, or by the model itself, the `teacher`; then there is
             no student.
-        sampler: of the teacher.
+        sampler: sampler of the teacher.
         student: what it learns; a consistency model of one segment jumps to the data.
-        jumps: of the student, one network call each.
-        expectile: of the returns that followed from a state; .5 is their mean.
+        jumps: settings of the student's sampling, one network call per jump.
+        expectile: expectile of the returns that followed from a state; .5 is their mean.
         guidance: strength of classifier-free guidance. 0: the return is ignored; 1: plain
             conditional model; above 1: stronger, with two network calls per step, which the
             student learns to do in one.
@@ -73,7 +73,7 @@ class PlannerConfig:
         actor_lr: learning rate of all of them.
         average: decay of the moving average of their weights, which act.
         windows: rows made of the dataset at most.
-        discount: of the return that is ranked.
+        discount: discount of the return that is ranked.
     """
 
     history: int = positive(1)
@@ -196,7 +196,7 @@ def plans(
     """Draw one plan after each history.
 
     Args:
-        parts: of `planner_parts`.
+        parts: result of `planner_parts`.
         actor: its parameters.
         key: consumed.
         history: `[B, H, S]`, states as observed, the present last.

@@ -30,9 +30,9 @@ class RebracConfig(Td3Config):
     """TD3's with ReBRAC's defaults, and the two penalties.
 
     Attributes:
-        actor_bc_coef: of the squared distance to the data's action, summed over dimensions
+        actor_bc_coef: weight of the squared distance to the data's action, summed over dimensions
             (beta_1; tuned per dataset in the paper, 0.001 to 1).
-        critic_bc_coef: of the next action in the Bellman target (beta_2; 0 to 0.5 there).
+        critic_bc_coef: weight of the next action's distance in the target (beta_2; 0 to 0.5 there).
     """
 
     hidden_dims: tuple[int, ...] = layers((256, 256, 256))

@@ -32,7 +32,7 @@ class SoftConfig:
     """Hyper-parameters of every agent with a soft value: SAC, EDAC and CQL.
 
     Attributes:
-        num_critics: how many; their minimum is bootstrapped from.
+        num_critics: number of critics; their minimum is bootstrapped from.
         hidden_dims: widths of all networks.
         discount: gamma: what a reward one step later counts.
         tau: how much of the networks goes into their targets at every update.
@@ -48,9 +48,9 @@ class SoftConfig:
             the least critic; the entropy is not counted (CQL's code on AntMaze, MOBILE's on pen).
         learn_alpha: the entropy's weight is learned; else it stays `initial_alpha`.
         critic_norm: layer normalisation in the critics, before each activation (RLPD).
-        target_critics: of how many critics, drawn anew at every step, the Bellman target takes the
-            minimum; the policy then climbs the mean of all (REDQ, and RLPD with 2 of 10). None:
-            the minimum of all for both.
+        target_critics: number of critics, sampled at every step, over which the Bellman target
+            takes the minimum; the policy then climbs the mean of all (REDQ, and RLPD with 2 of 10).
+            None: the minimum of all for both.
     """
 
     num_critics: int = positive(2)

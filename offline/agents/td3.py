@@ -30,7 +30,7 @@ class Td3Config(ValueConfig):
     Attributes:
         actor_norm: layer normalisation in the policy, after each activation.
         edac_init: EDAC's initial weights (biases 0.1, small heads), as ReBRAC has them.
-        policy_noise, noise_clip: of the target action, within [-1, 1].
+        policy_noise, noise_clip: noise of the target action, within [-1, 1].
         policy_freq: critic updates per actor update; target networks move with the actor.
     """
 

@@ -35,7 +35,7 @@ class Td3AwrConfig(RebracConfig):
     Attributes:
         beta: inverse temperature of the advantage (0.5, 3 or 10 in the paper); 0 is ReBRAC.
         exp_adv_max: greatest weight.
-        expectile: of the state value (0.5, 0.7 or 0.9 in the paper).
+        expectile: expectile of the state value (0.5, 0.7 or 0.9 in the paper).
         value_lr: learning rate of the state value (Adam).
     """
 

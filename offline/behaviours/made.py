@@ -46,7 +46,7 @@ def load(name: Any, seed: int = 0, **options: Any) -> Dataset:
             `data.load`
             takes: a D4RL name such as `hopper-medium-v2`, the path of an HDF5 or npz file or of a
             Minari folder, a mapping with D4RL's keys, a `MinariDataset`.
-        seed: of what is made on the spot.
+        seed: random seed of generated data.
         options: those of `data.load`: `action_low`, `action_high`, `max_episode_steps`, `clip`, ...
 
     Raises:

@@ -33,18 +33,18 @@ class Choice:
 
     Attributes:
         table: a row for each policy, in the order given.
-        verdict: of all: `deploy NAME`, `try first: A, B`, `undecided` or `do not deploy`.
+        verdict: overall verdict: `deploy NAME`, `try first: A, B`, `undecided` or `do not deploy`.
         behaviour: the data's own value with its interval: low, value, high.
         check: the estimator on the data itself.
-        discount, level: of the values, of the intervals.
+        discount, level: discount of the values, level of the intervals.
         data: name of the log.
         estimator: that which gives the intervals.
         note: why that is not the first one asked for; "" where it is.
         draws: `[P, D]` joint bootstrap draws of the values.
         models: fitted world models, for the next call; None without that estimator.
-        over_time: of each policy, `beyond` over time; empty without models.
+        over_time: for each policy, `beyond` over time; empty without models.
         true: values in the true environment, in the table's order; empty where none were measured.
-        scores: of the estimates against them, by name.
+        scores: scores of the estimates against them, by name.
     """
 
     table: list[Row]

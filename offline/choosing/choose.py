@@ -53,10 +53,10 @@ class ChooseConfig:
     Attributes:
         models: world models, an even number of members, all of them elites; half of them see each
             half of the episodes.
-        fqe: of fitted Q evaluation.
+        fqe: settings of fitted Q evaluation.
         clone_steps: gradient steps of the clones of the log's parts.
-        episodes: of the log, at most, whose starts are played from and whose returns are compared.
-        draws: of the bootstrap.
+        episodes: largest number of the log's episodes used as start states and returns.
+        draws: bootstrap samples.
     """
 
     models: WorldModelConfig = NETWORKS
@@ -109,10 +109,10 @@ def choose(
             on the data's own parts and it passes.
         config: settings, or the name of some: smoke, small, long.
         models: those of an earlier choice of this log, or a folder that keeps them.
-        level: of the intervals.
+        level: level of the intervals.
         discount: None takes that of the trainings; 1 sums rewards as they are (`models` alone).
-        best: of results and runs, the policies of their best evaluations.
-        seed: of everything drawn.
+        best: use the policies of the best evaluations, for results and runs.
+        seed: random seed.
         context: a run whose folder keeps checkpoints.
 
     Raises:

@@ -33,7 +33,7 @@ def corrections(
     """`zeta`, `[N]`, of rows with features `seen` `[N, F]`.
 
     Args:
-        seen: of the logged states and actions.
+        seen: features of the logged states and actions.
         after: `[N, F]`, of the next states under the policy, zero where an episode terminated.
         begun: `[B, F]`, of the start states under the policy.
         discount: gamma.

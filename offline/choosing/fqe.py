@@ -58,10 +58,10 @@ def fqe(
     """Evaluate the policies of a training by fitted Q evaluation.
 
     Args:
-        result: of a method without a memory; all its seeds are evaluated side by side.
+        result: result of a method without a memory; all its seeds are evaluated side by side.
         dataset: rows to evaluate on; None takes those that it learned from.
         config: settings.
-        seed: of the bootstrap, the critics and the policies' actions.
+        seed: seed of the bootstrap, the critics and the policies' actions.
         context: a run whose folder keeps checkpoints; None evaluates in memory.
 
     Returns:
@@ -90,12 +90,13 @@ class Evaluated(NamedTuple):
     """Critics of the policies of all seeds, and what gives their values.
 
     Attributes:
-        functions, data, target: of this module; the target critics' leaves are `[seeds, K, ...]`.
+        functions, data, target: those of this module; the target critics' leaves are `[seeds, K,
+            ...]`.
         actors: `[seeds, ...]`.
-        unit: of the values, in the dataset's own rewards.
+        unit: unit of the values, in the dataset's own rewards.
         clipped: `[seeds]`, as `FqeValue` has it.
         starts: `[B, S]`, where the dataset's episodes start.
-        key: of the policies' actions.
+        key: key of the policies' actions.
     """
 
     functions: Fqe

@@ -86,7 +86,7 @@ def doubly_robust(
         rho, rewards, counts, discount: as for `per_decision`.
         q: `[E, T]`, of the logged actions; zero after an episode's end.
         v: `[E, T + 1]`, of the states, zero where no value follows.
-        steps: of an episode that correct; None for all, which is unbiased and noisier.
+        steps: steps of an episode used for the correction; None: all, unbiased and noisier.
         normalised: weights sum to 1 at every step; False takes the products themselves.
     """
     last = rho.shape[1] if steps is None else min(steps, rho.shape[1])

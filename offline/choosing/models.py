@@ -34,8 +34,8 @@ class Models(NamedTuple):
 
     Attributes:
         world: one `WorldModelParams`; member `i` has seen the half `i % 2` of the episodes alone.
-        dynamics: of all members, and of half of them.
-        fitter: of their networks.
+        dynamics: dynamics of all members, and of half of them.
+        fitter: fitter of their networks.
         limit: the largest disagreement of the members on the data.
         error, unchanged: root mean square error along logged actions of episodes that a half has
             not seen, in deviations, median over windows; and that of "nothing changes".

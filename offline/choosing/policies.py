@@ -27,8 +27,8 @@ class Entry(NamedTuple):
     """Policies of one training.
 
     Attributes:
-        name: of the training.
-        names: of its policies, `[K]`.
+        name: name of the training.
+        names: names of its policies, `[K]`.
         agent: whose `policy` acts, within [-1, 1].
         actors: parameters `[K, ...]`.
         remembers: it observes its last action and reward as well.
@@ -58,7 +58,7 @@ def entries_of(
             the others under a name.
         data: whose sizes and bounds of actions they must share.
         sampled: actions are drawn, where they else are the mean ones.
-        best: of results, the policies of their best evaluations.
+        best: use the policies of the results' best evaluations.
 
     Raises:
         ConfigError: no policy, or one of other sizes or bounds.

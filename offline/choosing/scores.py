@@ -107,7 +107,7 @@ def left_out(
 
     Args:
         sets: by dataset, `(values, estimates, low, high)` of its policies, `[P]` each; at least 2.
-        level: of the intervals.
+        level: level of the intervals.
 
     Returns:
         By dataset, `width_factor` of all others together, and the coverage of its own intervals
@@ -144,13 +144,13 @@ def bandit_curve(
 
     Args:
         returns: `[P, R]`, `R` episodes of each policy; a pull draws one of them.
-        pulls: how many trials, or several numbers of them.
+        pulls: number of trials, or several numbers.
         policies: drawn in each repeat; at most `P`.
         repeats: over which the curve is averaged.
-        alpha: of the bound.
+        alpha: alpha of the bound.
         scale: `range` scales the bound by the range of all returns; `published` by 1, for
             normalised scores times 100, of which it is a few points.
-        seed: of what is drawn.
+        seed: random seed.
 
     Returns:
         `[pulls]`, of each number of trials.

@@ -38,11 +38,11 @@ def true_values(
 
     Args:
         policies, data, best: as for `choose`, in the same order.
-        episodes: of each policy.
+        episodes: episodes per policy.
         discount: that of the choice.
         environment: None takes the one that the data say they are from.
         sampled: draw actions, as `choose` does with `is` or `dr`; else the mean ones are played.
-        seed: of start states and draws.
+        seed: random seed of start states and samples.
 
     Raises:
         ConfigError: no simulator, or policies that do not fit.

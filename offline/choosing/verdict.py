@@ -28,7 +28,7 @@ class Row(NamedTuple):
     Attributes:
         policy: its name.
         verdict, why: one of four, and the reason.
-        value, low, high: of the first estimator, with an interval.
+        value, low, high: those of the first estimator, with an interval.
         gain, gain_low, gain_high: the same of the difference to the data, on the same episodes.
         beyond: share of its steps where the models disagree more than anywhere on the data.
         members: with a finite value, of how many.
@@ -61,7 +61,7 @@ class Check(NamedTuple):
         off: median of its estimates less what the parts earned.
         spread: 1.48 times the median distance from that; it widens the intervals.
         allowed: how far it may be off.
-        parts: how many; 0 where nothing was checked.
+        parts: number of parts; 0 where nothing was checked.
     """
 
     off: float

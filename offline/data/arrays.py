@@ -36,7 +36,7 @@ class Assembled(NamedTuple):
         kept: `[M]`, which rows of the arrays they are.
         action_low, action_high: as a `Dataset` has them.
         facts: `successors` and what was dropped, as `Dataset.attributes` has them.
-        offset: of the observations, as a `Dataset` has it.
+        offset: offset of the observations, as a `Dataset` has it.
     """
 
     rows: Transitions

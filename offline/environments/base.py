@@ -63,8 +63,8 @@ class Environment(NamedTuple):
         version: packages and versions behind the numbers.
         restart: `(key, state, ended [B]) -> state` where it is cheaper than a reset of all rows
             (see `restart`), else None.
-        positions: of rows `[N, ...]` of `state.inner` on the host, `(qpos [N, Q], qvel [N, V])`;
-            None where there is no such thing.
+        positions: positions of rows `[N, ...]` of `state.inner` on the host, `(qpos [N, Q], qvel
+            [N, V])`; None where there is no such thing.
         host: True where steps run outside the compiled program, in order, one batch at a time;
             such an environment cannot be vmapped.
         action_low, action_high: bounds of its actions in its own units, `A` numbers each (tuples,

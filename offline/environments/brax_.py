@@ -58,7 +58,7 @@ def on_device(
         name: it is made by.
         simulator: its states have `obs`, `reward` and `done`; actions are in [-1, 1].
         max_episode_steps: the time limit.
-        version: of the simulator, in words.
+        version: version of the simulator, in words.
         seen: what a policy sees of `obs`, `[..., S]`.
     """
 

@@ -58,7 +58,7 @@ def painter(name: str, beside: np.ndarray | None = None) -> Paint:
     """What draws an environment.
 
     Args:
-        name: of an embedded environment.
+        name: name of an embedded environment.
         beside: `[T, S]`, a field without control that is drawn above, as far as the episode.
 
     Returns:

@@ -48,7 +48,7 @@ class KsControl(NamedTuple):
     """Settings of one actuated Kuramoto-Sivashinsky equation.
 
     Attributes:
-        name: of the environment.
+        name: name of the environment.
         extent, points: `L`, and grid points, all of which are observed.
         jets: `A`.
         width: `s`, standard deviation of a jet.

@@ -35,7 +35,7 @@ class Build(NamedTuple):
 
     Attributes:
         cart, pole: masses, kg.
-        half_length: of the pole, m.
+        half_length: half length of the pole, m.
         motor: which way it pushes for a positive action, 1 or -1.
     """
 

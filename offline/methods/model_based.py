@@ -60,7 +60,8 @@ class Rollouts:
         adaptive: end a rollout where the uncertainty exceeds its largest value on the dataset
             (NEUBAY): the method's own uncertainty, else the spread of the elites' means.
         early_exit: check every so many steps whether all rows have ended.
-        keyframe_share: of the rollouts that begin before a high reward; 0 measures its depth only.
+        keyframe_share: share of the rollouts that begin before a high reward; 0 measures its depth
+            only.
         keyframe_lead: rows before it, at most.
     """
 
@@ -135,7 +136,7 @@ class ModelBased(Method):
         agent: what learns.
         world: world models.
         rollouts: how often and how far they are rolled.
-        real_ratio: of a batch that comes from the dataset.
+        real_ratio: share of a batch that comes from the dataset.
         reward, unroll: see `ModelFree`.
     """
 

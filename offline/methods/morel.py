@@ -32,7 +32,8 @@ class Morel(ModelBased):
 
     Attributes:
         halt: -kappa, the reward of an unknown step, after which nothing follows.
-        limit_scale: of the largest distance on the data; 1/3 on hopper-medium in the authors' code.
+        limit_scale: limit in units of the largest distance on the data; 1/3 on hopper-medium in the
+            authors' code.
     """
 
     name: ClassVar[str] = "morel"

@@ -36,8 +36,8 @@ class HistoryRollouts:
     Attributes:
         batch_size: histories continued per collection, `K`; row `i` in member `i % N`.
         length: most imagined steps; None leaves only the environment's time limit.
-        uncertainty_quantile: of the members' spread over the dataset, beyond which a rollout is
-            cut; 1.0 its largest value there, negative no threshold.
+        uncertainty_quantile: quantile of the members' spread over the dataset, beyond which a
+            rollout is cut; 1.0 its largest value there, negative no threshold.
         early_exit: check every so many steps whether all rollouts have ended; None never checks.
     """
 

@@ -26,9 +26,9 @@ class Synther(OnSynthetic):
     """SynthER's settings; those of the diffusion model are the paper's.
 
     Attributes:
-        model: of single transitions.
+        model: model of single transitions.
         rows: sampled from it once, for all seeds.
-        real_ratio: of real rows in a batch; 0 replaces the data.
+        real_ratio: share of real rows in a batch; 0 replaces the data.
     """
 
     name: ClassVar[str] = "synther"

@@ -123,7 +123,7 @@ class NeubayState(NamedTuple):
         agent: what learns.
         buffer: real and imagined timesteps.
         update_budget: float32, gradient steps that the timesteps so far still allow.
-        rollout_stats: of the last collection.
+        rollout_stats: statistics of the last collection's rollouts.
         key: for all that is sampled from here on.
     """
 
@@ -147,11 +147,11 @@ class NeubayParts(NamedTuple):
 
     Attributes:
         method: its settings; quantile and penalty are the data's.
-        sizes: of dataset and environment.
+        sizes: sizes of dataset and environment.
         agent: the recurrent actor-critic, on observations with last action and reward.
-        memory: of its actor.
+        memory: memory of its actor.
         model: the dynamics with last action, last reward and time in their state.
-        members: of the ensemble.
+        members: members of the ensemble.
     """
 
     method: Neubay

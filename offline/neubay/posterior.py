@@ -48,8 +48,8 @@ class PosteriorConfig(WorldEnsemble):
     But for biases, which start at zero, and the decay, which is of kernels alone.
 
     Attributes:
-        ensembles: how many to fit; seed `k` is trained in number `k % ensembles`.
-        folder: of world models that a run saved (`.../worlds`), used instead of fitting.
+        ensembles: number of ensembles to fit; seed `k` is trained in number `k % ensembles`.
+        folder: folder of world models that a run saved (`.../worlds`), used instead of fitting.
     """
 
     members: int = positive(128)
@@ -71,7 +71,8 @@ class PosteriorConfig(WorldEnsemble):
         Args:
             task: dataset and environment.
             job: for the seed, and for the run that keeps the world models.
-            quantiles: of the uncertainty, measured besides `LEVELS`; negative ones are none.
+            quantiles: quantiles of the uncertainty, measured besides `LEVELS`; negative ones are
+                none.
         """
         dataset, context = task.dataset, job.context
         stage = f"{slug(dataset.name)}-posterior"
@@ -206,7 +207,7 @@ def neubay_data(
 
     Args:
         worlds: leaves `[W, ...]`; seed `k` is trained in world `k % W`.
-        stats: of each world, leaves `[W, ...]`.
+        stats: stats of each world, leaves `[W, ...]`.
 
     Returns:
         The data, which parts of them are each seed's own, and the sizes.

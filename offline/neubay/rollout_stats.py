@@ -24,7 +24,7 @@ class RolloutStats(NamedTuple):
             the environment's time limit or `rollouts.length`.
         imagined_reward, imagined_uncertainty: means over imagined steps, without any penalty.
         timesteps: stored, real ones and final observations included.
-        imagined_share: of them that were imagined.
+        imagined_share: share of them that were imagined.
     """
 
     horizon_low: jax.Array

@@ -34,7 +34,7 @@ class Config:
         dataset: whose rows are mixed into every batch. Left empty: what the run learned from.
         steps: in the simulator, of each seed.
         calibrated: go on as Cal-QL, where the run is of CQL.
-        seed: of the random numbers.
+        seed: random seed.
         online: how acting and learning alternate.
     """
 

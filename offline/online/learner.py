@@ -50,7 +50,7 @@ class Acting:
         warmup: steps before anything is learned: of uniformly random actions, or of the policy that
             was trained before.
         update_ratio: gradient steps for each step in the simulator (UTD).
-        share: of a batch that is drawn from the dataset, where there is one; rounded to whole rows.
+        share: share of a batch sampled from the dataset, where there is one; rounded to whole rows.
             None: every row of dataset and replay buffer is as likely.
         capacity: rows that the replay buffer keeps; None keeps all.
     """
@@ -114,7 +114,7 @@ class OnlineState(NamedTuple):
             velocities before them, `[2 (Q + V)]` uint32 halves of float64; () without a tape.
         simulators: `[environments]` copies, in the middle of their episodes.
         looks: parameters of the policy at each evaluation so far, `[looks, ...]`.
-        key: of this seed; an iteration folds its number in.
+        key: key of this seed; an iteration folds its number in.
         iteration: int32, done so far.
     """
 

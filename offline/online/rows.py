@@ -53,7 +53,7 @@ def mixed(
     """`count` rows for a gradient step, those of the dataset first; see `OnlineConfig.share`.
 
     Args:
-        rows: of a dataset, `[N, ...]`, or ().
+        rows: rows of a dataset, `[N, ...]`, or ().
         seen: replay buffer, its rewards as the simulator gave them.
         reward: the view that those are learned in.
     """

@@ -37,12 +37,12 @@ class Start(NamedTuple):
     """An agent to go on from.
 
     Attributes:
-        settings: of the agent, its learning rates constant.
+        settings: settings of the agent, its learning rates constant.
         agent: its state, leaves `[seeds, ...]`: networks, targets, optimisers.
         policy: what acts of it.
         env: where it was evaluated, of a result; None of a run's folder, which names it.
         reward: the view of the rewards that its critics learned from.
-        sha256: of the checkpoint; "" for what is in memory.
+        sha256: sha256 of the checkpoint; "" if in memory.
     """
 
     settings: AgentConfig

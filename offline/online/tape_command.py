@@ -37,8 +37,8 @@ def make(
             then), -medium-expert (half and half) or -expert (the best policy).
         out: the tape to write, NAME.tape; left out, one in the data folder.
         rows: transitions of the dataset.
-        seed: of the training and of the episodes.
-        steps: of the training in the simulator.
+        seed: random seed of the training and of the episodes.
+        steps: steps of the training in the simulator.
         progress: show progress.
     """
     if name not in NAMES:
@@ -75,7 +75,7 @@ def train(family: str, steps: int, seed: int, run: Run | None) -> Online:
     Args:
         family: one of `ENVIRONMENTS`.
         steps: in the simulator.
-        seed: of the training.
+        seed: seed of the training.
         run: whose folder keeps checkpoints; None trains in memory.
     """
     from ..agents.sac import SacConfig

@@ -54,7 +54,7 @@ class Online(NamedTuple):
     Attributes:
         env: where it acted.
         agent: functions of what acts.
-        settings: of the agent.
+        settings: settings of the agent.
         config: how acting and learning alternated.
         trained: state and history.
         about: what a policy's file says of method and dataset.
@@ -200,8 +200,8 @@ def finetune(
         data: rows that `online.share` of every batch are of. None takes those that were learned
             from; with a share of 0 no data are read.
         online: how acting and learning alternate; None has no steps without learning first.
-        calibrated: of CQL's agents: go on as Cal-QL. Of what is lived only episodes that end inside
-            a block of `online.rows` have a return; other rows are pushed down as by CQL.
+        calibrated: continue CQL's agents as Cal-QL. Of the online episodes only those that end
+            inside a block of `online.rows` have a return; other rows are pushed down as by CQL.
         seed, stage, context: as for `train_online`.
 
     Returns:

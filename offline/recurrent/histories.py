@@ -121,7 +121,7 @@ def draw(logged: LoggedHistories, key: jax.Array, count: int, longest: int) -> D
     Args:
         logged: the dataset.
         key: consumed.
-        count: how many, `K`.
+        count: number of histories, `K`.
         longest: room `P` for what was before, static; `LoggedHistories.longest` never cuts. What
             does not fit is left out at the beginning.
     """

@@ -33,7 +33,7 @@ class MemoryConfig:
     Attributes:
         kind: `lru` (linear recurrent unit, an associative scan where that is faster), `gru`,
             `lstm`, or `none`, which looks at the present observation only (a Markov agent).
-        width: of the features and of everything between layers.
+        width: width of the features and of everything between layers.
         state: complex units of an LRU layer; the others remember `width` numbers.
         layers: recurrent layers.
         radius: |eigenvalue| of an LRU is drawn between these; below 1 it forgets.

@@ -59,8 +59,9 @@ class RecurrentSacConfig:
         learn_alpha: False keeps `initial_alpha` (the paper's choice for Hopper).
         initial_alpha: the entropy's weight at the start.
         target_entropy: None is minus the number of action dimensions.
-        real_weight: of the mean over real timesteps in every loss.
-        density: of the tanh-squashed normal, `exact` or SAC's `offset`; see `actors.log_slope`.
+        real_weight: weight of the mean over real timesteps in every loss.
+        density: density of the tanh-squashed normal, `exact` or SAC's `offset`; see
+            `actors.log_slope`.
         reward_shift: added to rewards in targets, not to those in observations (-1 on AntMaze).
     """
 
@@ -215,7 +216,7 @@ def bellman_target(
     Args:
         normal: `(mean, log_std)` `[L, A]` of the policy on the tape.
         keys: `[2]`, for the actions and for the choice of critics.
-        tape: of `L` timesteps; the value after timestep t is that of timestep t + 1, and where
+        tape: tape of `L` timesteps; the value after timestep t is that of timestep t + 1, and where
             there is none its mask is False.
     """
     timesteps, alpha = tape.timesteps, jnp.exp(state.log_alpha)

@@ -38,7 +38,7 @@ class Config:
             `runner-builds` (dynamics differ); or `files`, those of `data`.
         data: with `files`, a dataset for each task, in their order.
         environments: with `files`, a simulator for each task; none where the datasets name them.
-        rows: of each task that is made on the spot.
+        rows: rows of each generated task.
         method: that trains each task's own policy.
         steps: gradient steps of each task's own policy.
         hidden_dims: its networks, where the method has this setting; () keeps the method's.
@@ -46,7 +46,7 @@ class Config:
             method's.
         buffers: what is kept, and the network that rehearses it.
         seeds: trained side by side.
-        seed: of the random numbers.
+        seed: random seed.
     """
 
     sequence: str = "plane-goals"

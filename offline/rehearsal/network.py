@@ -28,7 +28,7 @@ class Seen(NamedTuple):
     """The data from which the network of one arm and seed learns a task.
 
     Attributes:
-        now: of the task, `[N, ...]`, with its policy's actions.
+        now: rows of the task, `[N, ...]`, with its policy's actions.
         kept: buffers of all tasks, `[T, rows, ...]`.
         counts: rows of each buffer, `[T]`.
         known: tasks before this one.

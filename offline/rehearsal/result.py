@@ -28,7 +28,7 @@ class Continual(NamedTuple):
         random: `[T]`, what uniform actions earn.
         kept: by arm the rows in the buffers, `[seeds, count]` of every task.
         actors: parameters of the network, leaves `[arms, seeds, ...]`.
-        scaler: of observations.
+        scaler: scaler of observations.
         act: policy of `TaskPolicy`.
     """
 

@@ -39,7 +39,7 @@ def select(
             world model. Distances are of observations in their standard deviations.
         rows: `[N, ...]` of a task.
         count: at most N, which keeps all.
-        seed: of what is drawn.
+        seed: random seed.
         actions: `[N, A]`, the policy's in the rows' states; for `policy`.
         predicted: `[N, S]`, where the world model leads from the rows' states under these actions;
             for `mbes`.

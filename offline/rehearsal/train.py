@@ -54,13 +54,13 @@ class ContinualConfig:
         rules: which rows a buffer keeps. Every pair of a rule and `stored` is an arm.
         stored: whose actions it keeps, the data's or the policy's.
         bounds: two more arms: `nothing` is kept, and `everything`, with the policy's actions.
-        share: of a task's rows that its buffer keeps.
+        share: share of a task's rows in its buffer.
         rehearsed: share of a batch that is of the buffers, once there are any.
         steps: gradient steps of the network on each task.
         batch_size: rows of a gradient step.
-        hidden_dims, lr: of the network.
+        hidden_dims, lr: settings of the network.
         world: for the rule `mbes`.
-        episodes: of an evaluation, per seed.
+        episodes: episodes per evaluation and seed.
     """
 
     rules: tuple[Rule, ...] = ("random",)
@@ -95,7 +95,7 @@ class Learned(NamedTuple):
     """A task's own policy.
 
     Attributes:
-        result: of its training.
+        result: result of its training.
         actions: its mean actions in the rows' states, `[seeds, N, A]`.
         predicted: next observations of world models under these, `[seeds, N, S]`; None without
             the rule `mbes`.
@@ -133,12 +133,12 @@ def continual(
     Args:
         tasks: datasets and where policies are evaluated, of the same sizes; None takes what a
             dataset says.
-        method: of each task's own policy, as for `train`; one without a memory.
-        config: of the buffers and the network; None takes the defaults.
+        method: method of each task's own policy, as for `train`; one without a memory.
+        config: settings of the buffers and the network; None takes the defaults.
         seeds: trained side by side.
-        seed: of the random numbers.
+        seed: random seed.
         context: a run whose folder keeps every training.
-        options: of `train`: `preset`, `steps`, ...
+        options: options of `train`: `preset`, `steps`, ...
 
     Raises:
         ConfigError: no task, tasks of different sizes or of the same name, one without a

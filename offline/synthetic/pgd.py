@@ -57,8 +57,8 @@ class PgdConfig:
             coefficient guides less, unless `guidance.reference_steps` is set.
         windows: drawn per refresh.
         steps: gradient steps per refresh.
-        real_ratio: of a batch, from the dataset.
-        lifetime: how many refreshes' data are kept.
+        real_ratio: share of a batch that comes from the dataset.
+        lifetime: number of refreshes whose data are kept.
     """
 
     guidance: GuidanceConfig = field(default_factory=lambda: GuidanceConfig(reference_steps=256))
@@ -104,8 +104,8 @@ def policy_target(gaussian: Callable, layout: WindowLayout) -> Target:
     """The density of a window's actions under a policy, as a target of guidance.
 
     Args:
-        gaussian: of an `Agent`: `(actor, observations) -> (mean, std)`.
-        layout: of the windows; the last step has no action and does not count.
+        gaussian: that of an `Agent`: `(actor, observations) -> (mean, std)`.
+        layout: layout of the windows; the last step has no action and does not count.
 
     Raises:
         ConfigError: (when first used) the policy's actions have another size than the data's.
@@ -144,13 +144,13 @@ def make_pgd(
 
     Args:
         config: cadence and guidance.
-        agent_config: of TD3+BC, IQL or another agent with a `gaussian` policy.
-        denoiser: of windows; its network is built for `layout.length`.
-        layout: of the windows it was trained on.
+        agent_config: settings of TD3+BC, IQL or another agent with a `gaussian` policy.
+        denoiser: denoiser of windows; its network is built for `layout.length`.
+        layout: layout of the windows it was trained on.
         relabeller: relabels every refresh's windows, step by step; its `data` are
             `PgdData.relabel_data`. None leaves them as sampled.
         batch_size: rows per gradient step.
-        steps: of the whole training, over which rates with a `cosine` fall; None keeps them.
+        steps: steps of the whole training, over which rates with a `cosine` fall; None keeps them.
 
     Raises:
         ConfigError: a setting is out of range, or the agent has no normal policy.

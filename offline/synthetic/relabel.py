@@ -64,7 +64,7 @@ class RelabelConfig:
         relabel_with: `ensemble` and `model` give next observations, rewards and endings: a member
             drawn anew at every step, or the mean of a single network. `inverse` keeps the states
             and gives the action behind each change of them, the mean of an ensemble.
-        networks: of whichever it is; `model` has one of them.
+        networks: its networks; `model` has one of them.
         noise: a member draws from its normal (`ensemble`); False takes its mean.
         ending: classifier of terminations, for data that have some and environments whose rule
             is not known.
@@ -252,7 +252,7 @@ def relabel(relabeller: Relabeller, paths: Transitions, key: jax.Array) -> Relab
     """Relabel many paths, `relabeller.batch` at a time.
 
     Args:
-        relabeller: of `fit_relabeller`.
+        relabeller: result of `fit_relabeller`.
         paths: `[B, T, ...]`; of single transitions `[B, 1, ...]`.
         key: consumed.
 
@@ -286,7 +286,7 @@ def settle(
     Args:
         beyond_threshold: what is done with steps whose disagreement is above the threshold.
         threshold: `[]`.
-        found: of a `Relabeller`.
+        found: that of a `Relabeller`.
         valid: `[B, T]` bool: steps that counted before.
         key: consumed, by drawing paths again (`weigh`).
     """

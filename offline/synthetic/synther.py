@@ -58,7 +58,8 @@ class SyntherConfig:
         training: how it is trained.
         sampler: how transitions are drawn from it.
         edm: noise levels and how they are weighted.
-        student: of the denoiser; where there is one it draws the transitions, in a few jumps.
+        student: student of the denoiser; where there is one it draws the transitions, in a few
+            jumps.
     """
 
     network: ResidualMlp = field(default_factory=ResidualMlp)
@@ -77,7 +78,7 @@ class RowLayout(NamedTuple):
     """How transitions become rows `[N, F]` of unit variance and back; see `fit_layout`.
 
     Attributes:
-        scaler: of all columns; the terminal one stays 0 or 1.
+        scaler: scaler of all columns; the terminal one stays 0 or 1.
         observation_size, action_size: S and A.
         terminals: whether there is a terminal column, the last.
     """
@@ -144,9 +145,9 @@ def generate(
         denoiser: its functions, or those of a flow.
         params: the averaged weights.
         key: consumed.
-        layout: of the data it was fitted to.
-        count: how many; drawn in whole batches and cut.
-        config: of the sampler.
+        layout: layout of the data it was fitted to.
+        count: number of rows; sampled in whole batches and truncated.
+        config: settings of the sampler.
         batch: rows side by side; bounds the memory.
 
     Returns:

@@ -92,17 +92,17 @@ def synthesise(
         method: settings of SynthER, for single transitions (every row an episode that was cut at
             once), or of policy-guided diffusion, for windows of consecutive ones:
             `recipe("synther", "small")`.
-        rows: how many; None is SynthER's `rows`, or those of one refresh of windows. Rows after a
-            termination of a window are left out, and uncertain relabelled rows may be, so that they
-            may be fewer.
-        policy: of `pgd`: the agent and the parameters of one of its policies, towards which actions
-            are pulled; None samples unguided windows.
+        rows: number of rows; None is SynthER's `rows`, or those of one refresh of windows. Rows
+            after a termination of a window are left out, and uncertain relabelled rows may be, so
+            that they may be fewer.
+        policy: policy of `pgd`: the agent and the parameters of one of its policies, towards which
+            actions are pulled; None samples unguided windows.
         relabel: `ensemble`, `model` or `inverse`, in place of the method's `relabel`: the model of
             what follows sampled states and actions. Windows are relabelled step by step and stay
             trajectories.
         termination: the environment's rule, for relabelling; None learns one from the dataset.
-        seed: of training and sampling.
-        stage: of the run; by default the method's name.
+        seed: random seed of training and sampling.
+        stage: stage of the run; by default the method's name.
         context: a run whose folder keeps checkpoints and the rows. None keeps nothing.
 
     Returns:

@@ -66,7 +66,7 @@ def replay(tape: Tape, place: Any = "tape") -> Replayed:
 
     Args:
         tape: what to play.
-        place: of the tape, for messages.
+        place: place of the tape, for messages.
 
     Raises:
         MissingExtraError: gymnasium or mujoco is not installed.

@@ -44,17 +44,17 @@ class AnyStepConfig:
         version: `adm`, or `adm2` (ADM-v2): the state k steps back is the recurrent layers' first
             memory, which actions alone drive, and the last of the k changes is predicted.
         backtrack: m, the most steps back.
-        width: of all layers.
+        width: width of all layers.
         layers: recurrent ones (GRU).
         blocks: residual ones between the last of them and the heads.
         shared: fit one and give it to every seed; else each seed has its own.
         termination, ending: how imagined episodes end, as in `WorldModelConfig`.
-        lr: of Adam.
+        lr: learning rate of Adam.
         batch_size: rows of a gradient step.
         max_epochs: passes over all rows with all lengths, at most.
         patience: epochs without an improvement after which the fit ends.
-        holdout_fraction, holdout_rows: of the transitions that snapshots are evaluated on, and how
-            many at most.
+        holdout_fraction, holdout_rows: share and largest number of the transitions that snapshots
+            are evaluated on.
     """
 
     members: ClassVar[int] = 1
@@ -282,10 +282,10 @@ def any_step_dynamics(
     The uncertainty is `sqrt(mean_j var_k E[s_{t + 1, j} | k])`, in the data's units; 0 for m = 1.
 
     Args:
-        fitter: of `make_any_step`.
+        fitter: result of `make_any_step`.
         backtrack: m.
         termination: as for `learned_dynamics`.
-        version: of the model. The variance of `adm2` is divided by m - 1.
+        version: version of the model. The variance of `adm2` is divided by m - 1.
     """
     second = version == "adm2"
 

@@ -141,7 +141,7 @@ def learned_dynamics(
     """Dynamics of a fitted ensemble. Equal arguments give the same functions.
 
     Args:
-        fitter: of the `WorldModel`.
+        fitter: fitter of the `WorldModel`.
         elites: number of elites in the worlds it will be given.
         termination: known function `(obs, action, next_obs) -> [B] bool`, or the configuration
             of the classifier in `WorldModelParams.ending`.

@@ -26,7 +26,7 @@ def by_open_loop(
     logged actions and with mean predictions. Windows are not held out: a split by rows leaves none.
 
     Args:
-        fitter: of the members.
+        fitter: fitter of the members.
         worlds: leaves `[seeds, ...]`.
         transitions: on the host.
     """

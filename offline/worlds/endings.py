@@ -36,7 +36,7 @@ class TerminationConfig:
 
     Attributes:
         hidden_dims: widths of its layers.
-        lr: of Adam.
+        lr: learning rate of Adam.
         batch_size: rows in a gradient step.
         steps: gradient steps in all.
         per_iteration: gradient steps between two records in the log.
@@ -53,7 +53,7 @@ class Ending(NamedTuple):
     """A fitted classifier: part of a `WorldModelParams`.
 
     Attributes:
-        params: of the network.
+        params: parameters of the network.
         inputs: scaler of `[observation, action, next_observation]`.
         shift: logarithm of the share of rows that terminate in the dataset; minus infinity where
             none was seen, infinity where all do.

@@ -47,9 +47,10 @@ class FieldEnsemble(EnsembleConfig):
     """A Gaussian ensemble whose members may be networks on fields.
 
     Attributes:
-        network: of a member: `mlp`, or on fields `resnet`, `fno` or another name that `pde` has.
-        grid: of fields: points of every axis; left empty, one axis with all observations.
-        boundaries: of fields: of every axis, `periodic` or what else `pde` knows; left empty,
+        network: network of a member: `mlp`, or on fields `resnet`, `fno` or another name that `pde`
+            has.
+        grid: points of every axis of the fields; left empty, one axis with all observations.
+        boundaries: boundaries of every axis, `periodic` or another of `pde`'s kinds; left empty,
             periodic.
     """
 
@@ -64,7 +65,7 @@ class _GaussianField(nn.Module):
     Attributes:
         config: bounds of the log-variance.
         net: on `2 C + 2` channels.
-        forcing: of every action at 1; None where it is learned.
+        forcing: force of every action at 1; None where it is learned.
         actions: `A`.
     """
 
@@ -133,7 +134,7 @@ def on_fields(
     Args:
         config: the network on fields.
         inputs, targets: scalers of every column, `[S + A]` and `[S + 1]`.
-        forcing: of actions on the grid, `[..., A] -> [..., N]`; None learns it.
+        forcing: force of actions on the grid, `[..., A] -> [..., N]`; None learns it.
 
     Raises:
         ConfigError: a grid that does not fit the observations, or settings out of range.

@@ -89,9 +89,9 @@ class WorldModelConfig(WorldEnsemble):
 
         Args:
             task: the dataset and its environment.
-            seeds: of the training; as many models unless `shared`.
-            seed: of the random numbers.
-            context: of the run, which keeps them in its folder.
+            seeds: number of seeds of the training; as many models unless `shared`.
+            seed: random seed.
+            context: context of the run, which keeps them in its folder.
             reward: view of the rewards that is predicted.
         """
         dataset, name = task.dataset, slug(task.dataset.name)
@@ -125,7 +125,7 @@ class FittedDataset(NamedTuple):
         env: the true environment.
         fitted: world models; one per seed, or one for all.
         config: their settings.
-        seed: of the random numbers they were fitted with.
+        seed: random seed of the fit.
         ending: settings of a learned termination; None where a rule is known.
         reward: view of the rewards that is predicted.
     """
@@ -182,7 +182,7 @@ def make_world_model(
             standardised (`change`), or changes in standard deviations of the *observations* and
             rewards standardised (`observations`, NEUBAY).
         groups: `[n]`, which machine each row is of, 0 to G - 1; see `fit_world_models`.
-        forcing: of networks on fields, see `fit_world_models`.
+        forcing: force of networks on fields, see `fit_world_models`.
     """
     observations, actions = np.asarray(transitions.observations), np.asarray(transitions.actions)
     change = np.asarray(transitions.next_observations) - observations
@@ -301,11 +301,11 @@ def fit_world_models(
         config: architecture and optimisation; one epoch is one iteration of the loop.
         data: the dataset, or its rows on the host.
         key: consumed, or the number to make one of; seed `i` uses `split(key, seeds)[i]`.
-        seeds: how many ensembles.
+        seeds: number of ensembles.
         targets: units the members learn in, as for `make_world_model`.
         groups: `[n]` int, 0 to G - 1, which machine each row is of: member `i` is fitted to those
             of machine `i % G`. All members are elites then, and a multiple of `G`.
-        forcing: of networks on fields: `Environment.forcing`, the force of actions on the grid;
+        forcing: for networks on fields: `Environment.forcing`, the force of actions on the grid;
             None learns it.
         stage, context, on_divergence: as for `train_loop`.
 

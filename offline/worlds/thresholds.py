@@ -71,10 +71,10 @@ def uncertainty_threshold(worlds: FittedWorlds, data: Dataset, quantile: float =
         rollout(dynamics.model, world, ..., threshold=stops_at[seed])
 
     Args:
-        worlds: of `fit_world_models`.
+        worlds: result of `fit_world_models`.
         data: what they were fitted to.
-        quantile: of the members' spread (`spread_of_means`, normalised) over its rows; 1.0 is the
-            maximum, NEUBAY's main setting.
+        quantile: quantile of the members' spread (`spread_of_means`, normalised) over its rows; 1.0
+            is the maximum, NEUBAY's main setting.
 
     Raises:
         ConfigError: a quantile outside [0, 1].

@@ -154,11 +154,11 @@ def write_apebench(
 
     Args:
         path: the `.npy` file.
-        chunks: of `generate`; fields `[b, T + 1, C, *space]`.
+        chunks: chunks of `generate`; fields `[b, T + 1, C, *space]`.
         split: train, valid or test: in which settings of the scenario the counts stand.
-        name: of the scenario; that of the file unless given.
+        name: name of the scenario; that of the file unless given.
         parameter: the name of the equation's parameter.
-        dtype: of the fields.
+        dtype: data type of the fields.
     """
     path = Path(path)
     if split not in SPLITS:

@@ -56,11 +56,12 @@ def from_arrays(
         dt: time between frames, one for all or `[N]`; None where it is not known.
         dx: distance between points, one for all, per axis or `[N, axes]`; None likewise.
         conditions: parameters of the equation by name, one for all or `[N]`.
-        boundaries: of every axis, or one each: periodic, wall, open, neumann or dirichlet=VALUE,
-            `LOW|HIGH` where its ends differ, "" where it is not known; see `boundaries`.
-        names: of the channels.
-        axes: of space; may be left out where the shape has one reading: 1 for three or four axes of
-            `u`, 2 for five, 3 for six.
+        boundaries: boundaries of every axis, or one each: periodic, wall, open, neumann or
+            dirichlet=VALUE, `LOW|HIGH` where its ends differ, "" where it is not known; see
+            `boundaries`.
+        names: names of the channels.
+        axes: number of spatial axes; optional where the shape is unambiguous: 1 for three or four
+            axes of `u`, 2 for five, 3 for six.
         source: a name for messages.
 
     Raises:
@@ -145,7 +146,7 @@ def read_arrays(path: str | Path, axes: int | None = None) -> FieldSet:
 
     Args:
         path: the file.
-        axes: of space, where the archive has no `axes`; see `from_arrays`.
+        axes: number of spatial axes, where the archive has no `axes`; see `from_arrays`.
     """
     path = Path(path)
     arrays = read_npz(path) if zipfile.is_zipfile(path) else {"u": read_npy(path)}
@@ -211,10 +212,10 @@ def _check_reading(
 
     Args:
         path: for messages.
-        shape: of `u`.
-        axes: of space, as given.
+        shape: shape of `u`.
+        axes: number of spatial axes, as given.
         space: as taken.
-        names: of channels, as given; as many as the third axis has points settle it.
+        names: names of channels, as given; as many as the third axis has points settle it.
     """
     if len(shape) - space == 2 or names == shape[2] > 1:
         return

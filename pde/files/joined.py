@@ -53,7 +53,7 @@ def joined(sets: Sequence[FieldSet]) -> FieldSet:
     Parameters are those of all. Where sets differ in a parameter it varies between trajectories.
 
     Args:
-        sets: of the same frames, channels, points and boundaries.
+        sets: sets of the same frames, channels, points and boundaries.
     """
     first, *others = sets
     if not others:

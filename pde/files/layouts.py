@@ -96,8 +96,8 @@ def read(
     Args:
         paths: a file; or a folder, a pattern or a list, whose trajectories stand one after the
             other, with the parameters of all.
-        axes: of space, of plain arrays whose shape does not say (`from_arrays`).
-        every: of that many frames the first is kept, and `dt` is as many times longer.
+        axes: number of spatial axes, for plain arrays with an ambiguous shape (`from_arrays`).
+        every: keep every so many frames, the first included; `dt` is as many times longer.
         channels: names of those to keep, in this order; none keeps all.
 
     Raises:

@@ -44,7 +44,7 @@ def write_pdearena(
 
     Args:
         path: the file.
-        chunks: of `generate`.
+        chunks: chunks of `generate`.
         split: train, valid or test.
         viscosity: store the equation's parameter as `v`.
     """

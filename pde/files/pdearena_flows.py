@@ -148,7 +148,7 @@ def write_pdearena_flows(
 
     Args:
         path: the file; PDEArena looks for the split's name and `h5` in its name.
-        chunks: of `generate`; fields `[b, frames, 1, N, N]`, vorticity.
+        chunks: chunks of `generate`; fields `[b, frames, 1, N, N]`, vorticity.
         split: train, valid or test.
         parameter: the name of the equation's parameter.
         equation: that was solved.

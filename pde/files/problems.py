@@ -31,7 +31,7 @@ class Problem(NamedTuple):
     """A set by name.
 
     Attributes:
-        sha256: of `u`, as it was first made, its first 16 digits.
+        sha256: first 16 digits of the sha256 of `u`, as it was first made.
         make: the arrays of its file, as of `read_arrays`.
         equation: its name in `equations`; "" for others.
     """

@@ -234,7 +234,7 @@ def check_finite(
     """`DataError` with the place of the first value that is not finite.
 
     Args:
-        path, key: of which array.
+        path, key: the array's.
         values: `[len(rows), len(frames), C, *space]`.
         rows, frames: numbers of the trajectories and frames.
         channels: their names.

@@ -49,13 +49,14 @@ def write_well(
 
     Args:
         path: the file; The Well's own tools expect `NAME/data/SPLIT/FILE.hdf5`.
-        chunks: of `generate`; fields `[b, frames, C, *space]` with one to three axes of space.
+        chunks: chunks of `generate`; fields `[b, frames, C, *space]` with one to three axes of
+            space.
         split: train, valid or test; kept as an attribute.
-        name: of the set; that of the file unless given.
+        name: name of the set; that of the file unless given.
         parameter: the name of the equation's parameter.
         channels: a name for each of `C`.
         equation: that was solved, kept as an attribute.
-        dtype: of fields, scalars and axes; the schema's is float32.
+        dtype: data type of fields, scalars and axes; the schema's is float32.
         constant: channels that are constant in time, by number: written once for all frames
             (`time_varying` false), a vector where all of its components are.
     """

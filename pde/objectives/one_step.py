@@ -47,9 +47,10 @@ class OneStep(NamedTuple):
         net: the network.
         scale: c, for all channels or for each.
         distance: `squared` or `relative_l1`; see `OneStepObjective`.
-        error: of `squared`: `(prediction, target) -> []`, both scaled changes `[C, *space]`.
-        frequency_weight: of `frequency_error`.
-        input_noise: of `noisy`.
+        error: error function of `squared`: `(prediction, target) -> []`, both scaled changes `[C,
+            *space]`.
+        frequency_weight: weight of `frequency_error`.
+        input_noise: standard deviation of `noisy`.
     """
 
     net: FieldNetwork
@@ -127,7 +128,7 @@ class StepObjective:
 
     Attributes:
         ahead: frames that a training window has beyond the history.
-        calls: of the network in a step.
+        calls: network calls per step.
         bundle: frames that it makes.
         paced: whether `error` takes the number of gradient steps, too.
     """
@@ -188,9 +189,9 @@ class OneStepObjective(StepObjective):
         loss: what is averaged: `squared` differences of scaled changes; `relative_l1`, absolute
             ones of the fields over the mean size of the true one, channel by channel (Poseidon's
             and DRIFT-Net's is by groups of channels, a velocity being one).
-        frequency_weight: of `frequency_error`, which is added, on periodic fields; DRIFT-Net's,
-            whose released code divides it by the number of points, where it is a millionth of the
-            loss.
+        frequency_weight: weight of `frequency_error`, which is added, on periodic fields;
+            DRIFT-Net's, whose released code divides it by the number of points, where it is a
+            millionth of the loss.
         input_noise: standard deviation of noise on the first field of a training window, in units
             of a step's change.
     """

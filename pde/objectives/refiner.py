@@ -46,20 +46,21 @@ class Refiner:
 
     Attributes:
         refinements: K, after the first prediction; the network is called K + 1 times.
-        min_noise_variance: of the finest noise, in units of the scaled residual. A *variance*:
-            the released code calls it `min_noise_std` and uses it as one.
-        max_noise_variance: of the first refinement's noise, the others lying geometrically
+        min_noise_variance: variance of the finest noise, in units of the scaled residual. A
+            *variance*: the released code calls it `min_noise_std` and uses it as one.
+        max_noise_variance: variance of the first refinement's noise, the others lying geometrically
             between; None for the paper's, `min_noise_variance ** (1 / K)`.
         form: what the network predicts: `v` (released code) or the `noise` (paper's pseudo-code).
         first: the second input of the first prediction: `noise` (released code) or `zeros`.
         first_share: share of training samples at the first prediction; None for 1 / (K + 1).
-        first_weight: of their loss.
+        first_weight: weight of their loss.
         sampler: `ancestral` (released code) or `renoise` (the prediction with fresh noise).
         samples: predictions averaged in every step; 1 in the paper's main results.
         applied: refinements done when stepping, to see what each gains; None for all.
-        precision: of the network's matrix products. The finest noise has a standard deviation of
-            4e-4 to 1e-3, TF32 rounds fields to 5e-4 of their size and bfloat16 to 4e-3: with the
-            `default` of GPUs and TPUs it would drown in rounding. CPUs have `highest` anyway.
+        precision: precision of the network's matrix products. The finest noise has a standard
+            deviation of 4e-4 to 1e-3, TF32 rounds fields to 5e-4 of their size and bfloat16 to
+            4e-3: with the `default` of GPUs and TPUs it would drown in rounding. CPUs have
+            `highest` anyway.
     """
 
     refinements: int = positive(3)
