@@ -31,7 +31,7 @@ class Beliefs:
     """Prior of the planner, and what it plans for.
 
     Attributes:
-        mean, std: those of arm 1's unknown mean; the defaults are an ensemble's typical predictions.
+        mean, std: those of arm 1's unknown mean; the defaults are typical of an ensemble.
         noise: standard deviation of a reward around that mean.
         known: what arm 0 pays.
         pulls: pulls of an episode.
