@@ -170,16 +170,16 @@ def status(suite: tyro.conf.Positional[str], table: Path | None = None) -> None:
     path = find_suite(suite)
     asked = read_suite(path)
     rows = read_table(table or place_of(path, "evidence", ".csv"))
-    cells = [asked.cell(d, m) for d in asked.datasets for m in asked.methods if asked.has(d, m)]
+    cells = [asked.cell(d, m) for d in asked.datasets for m in asked.columns if asked.has(d, m)]
     done = {(cell.dataset, cell.method) for cell in cells if has_cell(rows, cell)}
     width = max(map(len, asked.datasets))
-    print(f"{'':{width}}  " + "  ".join(asked.methods))
+    print(f"{'':{width}}  " + "  ".join(asked.columns))
     for dataset in asked.datasets:
         marks = (
             "x" if (dataset, m) in done else "." if asked.has(dataset, m) else ""
-            for m in asked.methods
+            for m in asked.columns
         )
-        shown = "  ".join(f"{mark:^{len(m)}}" for mark, m in zip(marks, asked.methods, strict=True))
+        shown = "  ".join(f"{mark:^{len(m)}}" for mark, m in zip(marks, asked.columns, strict=True))
         print(f"{dataset:{width}}  {shown}")
     print(f"{len(done)} of {len(cells)} cells")
 

@@ -32,7 +32,7 @@ def page(suite: Suite, name: str, cells: Cells, picture: str = "") -> str:
         picture: file name of the performance profile, where there is one.
     """
     datasets = list(dict.fromkeys([*suite.datasets, *(dataset for dataset, _ in cells)]))
-    methods = [m for m in dict.fromkeys([*suite.methods, *(m for _, m in cells)])]
+    methods = [m for m in dict.fromkeys([*suite.columns, *(m for _, m in cells)])]
     lines = [*opening(suite), f"{counted(suite, cells)} cells are measured; others are empty."]
     lines += ["", *_scores(suite, datasets, methods, cells), ""]
     lines += [
@@ -64,7 +64,7 @@ def opening(suite: Suite) -> list[str]:
 
 def counted(suite: Suite, cells: Cells) -> str:
     """How many of a suite's cells are there: "3 of 4"."""
-    wanted = [(d, m) for m in suite.methods for d in suite.datasets if suite.has(d, m)]
+    wanted = [(d, m) for m in suite.columns for d in suite.datasets if suite.has(d, m)]
     return f"{sum(cell in cells for cell in wanted)} of {len(wanted)}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .bench_page import Cells, across, counted, made, opening
-from .suite import Suite
+from .suite import SECONDS, Suite
 from .table import final
 
 
@@ -28,7 +28,10 @@ def page(suite: Suite, name: str, cells: Cells) -> str:
     for note in suite.notes:
         lines += ["", note]
     lines += ["", "## Over problems", ""]
-    lines += [*_over(suite, cells), "", _made(suite, name, cells), ""]
+    lines += [*_over(suite, cells), ""]
+    if suite.seconds:
+        lines += ["## At equal seconds", "", *_at_equal_seconds(suite, cells), ""]
+    lines += [_made(suite, name, cells), ""]
     return "\n".join(lines)
 
 
@@ -57,17 +60,21 @@ def _metric(suite: Suite, metric: str, cells: Cells) -> list[str]:
     return across(suite, suite.datasets, suite.methods, shown)
 
 
-def ranks(suite: Suite, cells: Cells, dataset: str, metric: str) -> dict[str, float]:
+def ranks(
+    suite: Suite, cells: Cells, dataset: str, metric: str, methods: Sequence[str] = ()
+) -> dict[str, float]:
     """Rank of every method by the mean of its seeds, 1 the best, equal means sharing theirs.
 
     A method that diverged is behind all others. Empty unless every method that runs on the dataset
     was measured, since a rank among some says nothing of the others.
+
+    Args:
+        methods: that are compared; none names those of the suite that are `ranked`.
     """
     sign = -1.0 if metric in suite.maximise else 1.0
     found = {}
-    for method, own in suite.methods.items():
-        if not own.get("ranked", True):
-            continue
+    ranked = [m for m, own in suite.methods.items() if own.get("ranked", True)]
+    for method in methods or ranked:
         values = values_of(suite, cells, dataset, method, metric)
         if len(values):
             mean = sign * float(values.mean())
@@ -124,6 +131,31 @@ def _over(suite: Suite, cells: Cells) -> list[str]:
         f"problems of {metric}."
     )
     return [*lines, "", said]
+
+
+def _at_equal_seconds(suite: Suite, cells: Cells) -> list[str]:
+    """Methods down, datasets across: the first metric after so many steps, and mean ranks."""
+    assert suite.seconds is not None
+    metric, compared = next(iter(suite.metrics)), (*suite.minimise, *suite.maximise)
+    names = suite.seconds.datasets
+    keys = [suite.reference, *(m for m in suite.columns if m.endswith(SECONDS))]
+    table = {(d, m): ranks(suite, cells, d, m, keys) for d in names for m in compared}
+    whole = [d for d in names if all(table[d, m] for m in compared)]
+    lines = [f"| | {' | '.join(f'{d}: steps | error' for d in names)} | rank |"]
+    lines.append("|---|" + "--:|" * (2 * len(names) + 1))
+    for key in keys:
+        row = [suite.title(key)]
+        for d in names:
+            steps = suite.cell(d, key).options["steps"] if suite.has(d, key) else ""
+            row += [f"{steps:,}" if steps else "", _shown(values_of(suite, cells, d, key, metric))]
+        own = [table[d, m][key] for d in whole for m in compared if key in table[d, m]]
+        lines.append(f"| {' | '.join([*row, f'{np.mean(own):.1f}' if own else ''])} |")
+    said = (
+        f"Error: {suite.metrics[metric]}, lowest to highest seed, after the steps that take as "
+        f"many seconds as those of {suite.title(suite.reference)}. Ranks are over metrics and "
+        f"{len(whole)} of {len(names)} problems."
+    )
+    return [*lines, "", f"{said} {suite.seconds.note}".strip()]
 
 
 def _costs(suite: Suite, cells: Cells, datasets: Sequence[str], method: str) -> list[str]:

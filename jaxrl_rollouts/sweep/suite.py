@@ -33,6 +33,16 @@ Of another job, the options that name dataset and method, and what is read of it
     [methods.linear]
     arm = "linear"                   # a row of every run's tables, and no run
 
+Beside equal gradient steps, equal seconds: with
+
+    [seconds]
+    datasets = ["ks22"]
+    [seconds.cost.line]              # measured seconds of a gradient step, by group
+    fno = 0.04
+    resnet = 0.08
+
+`resnet@seconds` is `resnet` with half the steps of the reference `fno`.
+
 A cell of the table is one dataset and one method, with all its seeds side by side: one run of the
 command line, a `Task` of `plan`.
 """
@@ -48,12 +58,30 @@ from pathlib import Path
 from typing import Any
 
 from ..config_json import read
-from ..configs import check, positive, unknown
+from ..configs import Range, check, positive, unknown
 from ..errors import ConfigError, DataError, one_line
 from .plan import Task, folder_name
 
 # Of a method's table, not options of its run.
-OWN = ("title", "method", "arm", "on", "ranked")
+OWN = ("title", "method", "arm", "row", "on", "ranked")
+SECONDS = "@seconds"  # ends the key of a method at the reference's seconds
+EVALUATIONS = 20  # steps at equal seconds are whole multiples: so many records of equal length
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Methods trained for the same seconds as the reference is.
+
+    Attributes:
+        datasets: on which.
+        cost: seconds of a gradient step on the same hardware, by group and method. Methods without
+            one are left out.
+        note: how it was measured, one sentence of the page.
+    """
+
+    datasets: tuple[str, ...]
+    cost: Mapping[str, Mapping[str, float]]
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,8 +94,9 @@ class Suite:
         datasets: rows of the table.
         methods: columns by key; `title` is what people read, `method` the name where it differs
             from the key, `on` the groups on which it runs, `arm` the name of a baseline that every
-            run measures beside its own, `ranked` false of what is shown beside the others and
-            changes no rank; everything else are options of the run.
+            run measures beside its own, `row` the row of its own run's tables that is read in the
+            place of the first, `ranked` false of what is shown beside the others and changes no
+            rank; everything else are options of the run.
         seeds: of every cell, trained side by side.
         last: evaluations at the end of the training whose mean is a seed's result.
         reference: key of the method that others are compared with.
@@ -81,6 +110,7 @@ class Suite:
         minimise, maximise: metrics by key, of which the lowest or the highest is the best: the
             name of a column of the report's tables, or of one of its numbers.
         recorded: likewise, what is recorded and not compared.
+        seconds: what is trained again at equal seconds.
     """
 
     question: str
@@ -101,6 +131,14 @@ class Suite:
     minimise: Mapping[str, str] = field(default_factory=dict)
     maximise: Mapping[str, str] = field(default_factory=dict)
     recorded: Mapping[str, str] = field(default_factory=dict)
+    seconds: Seconds | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Keys of the methods, and of those at equal seconds."""
+        costs = self.seconds.cost.values() if self.seconds else ()
+        timed = {key for own in costs for key in own} - {self.reference}
+        return *self.methods, *(f"{key}{SECONDS}" for key in self.methods if key in timed)
 
     @property
     def metrics(self) -> Mapping[str, str]:
@@ -112,10 +150,18 @@ class Suite:
             raise ConfigError("suite", "no datasets or no methods", "at least one of each")
         if self.reference and self.reference not in self.methods:
             raise unknown("reference", self.reference, tuple(self.methods))
+        places = (*self.groups, *self.datasets)
         for key, own in self.methods.items():
             for name in (*own.get("on", ()), *_tables(own), *_tables(self.options)):
-                if name not in (*self.groups, *self.datasets):
-                    raise unknown(f"methods.{key}", name, (*self.groups, *self.datasets))
+                if name not in places:
+                    raise unknown(f"methods.{key}", name, places)
+        for place, costs in (self.seconds.cost if self.seconds else {}).items():
+            if place not in places:
+                raise unknown("seconds.cost", place, places)
+            for key in {self.reference, *costs}:
+                if key not in self.methods or key not in costs:
+                    raise unknown(f"seconds.cost.{place}", key, tuple(self.methods))
+                Range(above=0).check(f"seconds.cost.{place}.{key}", costs[key])
 
     def places(self, dataset: str) -> tuple[str, ...]:
         """A dataset and the groups in which it is, it last."""
@@ -123,11 +169,21 @@ class Suite:
 
     def has(self, dataset: str, key: str) -> bool:
         """Whether a method runs on a dataset."""
+        key, timed, _ = key.partition(SECONDS)
+        if timed and key not in self.costs(dataset):
+            return False
         on = self.methods.get(key, {}).get("on", ())
         return not on or bool({*on} & {*self.places(dataset)})
 
+    def costs(self, dataset: str) -> Mapping[str, float]:
+        """Seconds of a gradient step, by method; none on datasets without equal seconds."""
+        if self.seconds is None or dataset not in self.seconds.datasets:
+            return {}
+        return _options(self.seconds.cost, self.places(dataset))
+
     def title(self, key: str) -> str:
         """How a method is called in tables."""
+        key = key.partition(SECONDS)[0]
         return str(self.methods.get(key, {}).get("title", key))
 
     def cells(
@@ -139,7 +195,7 @@ class Suite:
             datasets, methods: which of the suite's; none names all. A method that the suite does
                 not list runs with its preset's settings.
         """
-        for key in methods or self.methods:
+        for key in methods or self.columns:
             for dataset in datasets or self.datasets:
                 if self.has(dataset, key) and "arm" not in self.methods.get(key, {}):
                     yield self.cell(dataset, key)
@@ -152,11 +208,14 @@ class Suite:
 
     def cell(self, dataset: str, key: str) -> Cell:
         """One cell."""
-        own = self.methods.get(key, {})
+        base, timed, _ = key.partition(SECONDS)
+        own = self.methods.get(base, {})
         places = self.places(dataset)
         plain = {k: v for k, v in own.items() if k not in OWN}
         words = {**_options(self.options, places), **_options(plain, places)}
-        name, named = str(own.get("method", key)), {"job": self.job}
+        if timed:
+            words["steps"] = self._steps(dataset, base, words)
+        name, named = str(own.get("method", base)), {"job": self.job}
         if "arm" in own:
             named, words = {**named, "arm": own["arm"]}, {}
         elif self.method_option:
@@ -164,7 +223,16 @@ class Suite:
         options = {self.dataset_option: dataset, self.method_option: name, "seeds": self.seeds}
         options.pop("", None)
         settings = digest({**named, **words})
-        return Cell(dataset, key, self.job, self.seeds, {**options, **words}, settings)
+        row = str(own.get("row", ""))
+        return Cell(dataset, key, self.job, self.seeds, {**options, **words}, settings, row)
+
+    def _steps(self, dataset: str, key: str, words: Mapping[str, Any]) -> int:
+        """Gradient steps of a method in the seconds of the reference's."""
+        costs, steps = self.costs(dataset), words.get("steps")
+        if key not in costs or not isinstance(steps, int):
+            raise ConfigError(f"{key}{SECONDS}", dataset, "[seconds] with its cost, and steps")
+        per = steps * costs[self.reference] / costs[key] / EVALUATIONS
+        return EVALUATIONS * max(1, round(per))
 
 
 def _tables(options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -190,6 +258,7 @@ class Cell:
         seeds: trained side by side.
         options: of the run, dataset, method and seeds among them.
         settings: digest of job, method and options: rows of other settings are others.
+        row: of the run's tables that is read; "" for the first.
     """
 
     dataset: str
@@ -198,6 +267,7 @@ class Cell:
     seeds: int
     options: Mapping[str, Any]
     settings: str
+    row: str = ""
 
     def task(self, directory: Path) -> Task:
         """The run, as a task of a sweep; its folder carries the settings' digest."""

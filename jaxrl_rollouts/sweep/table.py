@@ -15,7 +15,7 @@ from ..errors import DataError
 from ..foreign import check_file, reading
 from ..record.files import read_json, write_atomically
 from ..reports.report import Report
-from .suite import Cell, Suite
+from .suite import SECONDS, Cell, Suite
 from .tasks import finished_report, run_folder
 
 COLUMNS: tuple[str, ...] = (
@@ -141,26 +141,31 @@ def rows_of(folder: Path, cell: Cell, score: Score, suite: Suite | None = None) 
             found.append({**row, "metric": "score", "value": f"{value:.{DIGITS}g}"})
     if suite is not None:
         step = str(cell.options.get("steps", 0))
-        found += [{**about, **row, "step": step} for row in _reported(report, suite, "")]
-        for arm, other in suite.arms(cell.dataset):
-            # A baseline is measured in every run; it has no time of its own.
+        found += [
+            {**about, **row, "step": step} for row in _reported(report, suite, cell.row, True)
+        ]
+        # A baseline is measured in every run of the suite's own steps; it has no time of its own.
+        arms = () if cell.method.endswith(SECONDS) else suite.arms(cell.dataset)
+        for arm, other in arms:
             same = {"method": other.method, "settings": other.settings, "seconds": "0"}
             rows = _reported(report, suite, arm)
             found += [{**about, **same, **row, "step": step} for row in rows]
     return found
 
 
-def _reported(report: Report, suite: Suite, arm: str) -> Iterator[dict[str, str]]:
+def _reported(
+    report: Report, suite: Suite, arm: str, numbers: bool = False
+) -> Iterator[dict[str, str]]:
     """Seed, metric and value of a suite's metrics in a report's tables.
 
     Args:
-        arm: the first column's entry of the rows to read; "" reads the first row of a table, and
-            the report's numbers.
+        arm: the first column's entry of the rows to read; "" reads the first row of a table.
+        numbers: the report's numbers, too.
     """
     for metric, column in suite.metrics.items():
         rows = [row for table in report.tables.values() for row in table if column in row]
         found = [row[column] for row in rows if not arm or next(iter(row.values())) == arm]
-        if not arm:
+        if numbers:
             found += [report.numbers[column]] if column in report.numbers else []
         for seed, value in enumerate(found[0].values if found else ()):
             yield {"seed": str(seed), "metric": metric, "value": f"{value:.{DIGITS}g}"}

@@ -125,6 +125,70 @@ def test_rows_are_read_of_the_reports_tables(suite: Suite, tmp_path: Path) -> No
     assert curves_of(table, suite)["a", "fno"].seconds == 90.0
 
 
+def test_a_method_reads_its_own_row(file: Path, tmp_path: Path) -> None:
+    file.write_text(TEXT + '\n[methods.cut]\nrow = "linear"\nnetwork = "fno"\non = ["line"]\n')
+    suite = read_suite(file)
+    cell = suite.cell("a", "cut")
+    assert "row" not in cell.options
+    rows = rows_of(ran(tmp_path, cell, [0.1, 0.2], 0.5, 70), cell, lambda *_: None, suite)
+    found = {(r["method"], r["metric"], r["seed"]): r["value"] for r in rows}
+    assert found["cut", "error", "1"] == "0.5" and found["cut", "parameters", "0"] == "70"
+
+
+EQUAL = """
+[methods.unet]
+network = "unet"
+
+[seconds]
+datasets = ["a", "c"]
+note = "On one core."
+
+[seconds.cost.line]
+fno = 0.03
+unet = 0.06
+
+[seconds.cost.plane]
+fno = 0.03
+drift = 0.02
+"""
+
+
+def test_equal_seconds_are_other_steps(file: Path, tmp_path: Path) -> None:
+    file.write_text(TEXT + EQUAL)
+    suite = read_suite(file)
+    assert suite.columns[-2:] == ("drift@seconds", "unet@seconds")
+    steps = {(c.dataset, c.method): c.options["steps"] for c in suite.cells()}
+    # 100 steps of 0.03 s are 50 of 0.06 s, and 150 of 0.02 s; in whole multiples of 20.
+    assert steps["a", "unet@seconds"] == 40 and steps["c", "drift@seconds"] == 160
+    assert steps["a", "unet"] == steps["a", "fno"] == 100
+    assert ("c", "unet@seconds") not in steps and ("b", "unet@seconds") not in steps
+    cell = suite.cell("a", "unet@seconds")
+    assert cell.settings != suite.cell("a", "unet").settings and cell.options["network"] == "unet"
+    rows = rows_of(ran(tmp_path, cell, [0.1, 0.2], 0.5, 70), cell, lambda *_: None, suite)
+    # Baselines are rows of the runs with the suite's own steps.
+    assert {(r["method"], r["step"]) for r in rows} == {("unet@seconds", "40")}
+    found = cells_of({("a", "fno"): [0.125, 0.3], ("a", "unet@seconds"): [0.1, 0.1]})
+    text = page(suite, "tiny", found)
+    assert "2 of 11 cells" in text
+    assert "| FNO | 100 | 0.125–0.3 | 100 |  | 2.0 |" in text
+    assert "| unet | 40 | 0.1 |  |  | 1.0 |" in text and "1 of 2 problems. On one core." in text
+
+
+def test_costs_that_cannot_be(file: Path) -> None:
+    for old, new, match in (
+        ("cost.plane", "cost.plain", "plain.*expected one of line, plane"),
+        ("fno = 0.03\ndrift", "drift", "cost.plane.*fno"),
+        ("unet = 0.06", "unet = 0.0", "above 0"),
+        ("unet = 0.06", "net = 0.06", "net.*expected one of linear, fno, drift, unet"),
+    ):
+        file.write_text(TEXT + EQUAL.replace(old, new))
+        with pytest.raises(ConfigError, match=match):
+            read_suite(file)
+    with pytest.raises(ConfigError, match="unet@seconds.*with its cost"):
+        file.write_text(TEXT + EQUAL)
+        read_suite(file).cell("b", "unet@seconds")
+
+
 def cells_of(values: dict[tuple[str, str], list[float]]) -> dict[tuple[str, str], Curves]:
     def curves(errors: list[float]) -> Curves:
         columns = {"error": np.array(errors)[:, None], "time": 1 / np.array(errors)[:, None]}
