@@ -29,6 +29,7 @@ NAMES = {
     "fno": f"{_PDE}.operators.fno:Fno",
     "drift": f"{_PDE}.operators.drift:Drift",
     "poseidon": f"{_PDE}.operators.poseidon:Poseidon",
+    "transolver": f"{_PDE}.operators.transolver:Transolver",
 }
 NETWORKS = Registry("network", "jaxrl_rollouts.networks", NAMES)
 Points = int | tuple[int, ...]

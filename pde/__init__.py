@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .operators import Fno as Fno
     from .operators import Poseidon as Poseidon
     from .operators import Resnet as Resnet
+    from .operators import Transolver as Transolver
     from .operators import Unet as Unet
     from .poseidon import load_poseidon as load_poseidon
     from .promises import calibrated as calibrated

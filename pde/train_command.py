@@ -51,7 +51,8 @@ class TrainConfig:
         test_share: their share.
         objective: mse, pushforward, unrolled, sobolev, correction, refiner or crps, and its
             settings.
-        network: resnet, unet, convnext, fno, or of two axes drift and poseidon, and its sizes.
+        network: resnet, unet, convnext, fno, transolver, or of two axes drift and poseidon, and its
+            sizes.
         steps: gradient steps.
         batch: windows per gradient step.
         lr: learning rate after the warm-up.

@@ -5,6 +5,7 @@ from .drift import Drift
 from .fno import Fno
 from .poseidon import Poseidon
 from .resnet import Resnet
+from .transolver import Transolver
 from .unet import Unet
 
-__all__ = ["ConvNext", "Drift", "Fno", "Poseidon", "Resnet", "Unet"]
+__all__ = ["ConvNext", "Drift", "Fno", "Poseidon", "Resnet", "Transolver", "Unet"]

@@ -55,6 +55,23 @@ def test_relative_errors_against_numpy() -> None:
     np.testing.assert_allclose(metrics.vrmse(mean, t), np.sqrt(1 - 1 / points), rtol=1e-4)
 
 
+def test_normalised_errors_are_those_of_the_wells_package() -> None:
+    """Of `the_well` 1.2.0, `benchmark.metrics.NRMSE` and `VRMSE`, on the same fields, run once."""
+    n = np.arange(576).reshape(2, 3, 2, 6, 8)
+    truth = np.sin(0.37 * n) + 0.01 * n
+    both = truth + 0.1 * np.cos(0.73 * n), truth
+    theirs = [
+        [0.081503707, 0.044291406, 0.028862416],
+        [0.020550847, 0.016272656, 0.01329256],
+    ]
+    np.testing.assert_allclose(metrics.nrmse(*both), theirs, rtol=1e-5)
+    theirs = [
+        [0.100129394, 0.092544988, 0.099892702],
+        [0.099337264, 0.093687417, 0.099676076],
+    ]
+    np.testing.assert_allclose(metrics.vrmse(*both), theirs, rtol=1e-5)
+
+
 def test_a_sine_has_one_wavenumber() -> None:
     x = np.arange(32) / 32 * 2 * np.pi
     found = np.asarray(metrics.spectrum(3.0 * np.sin(5 * x)[None]))[0]

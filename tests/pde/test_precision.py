@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fixtures import on_devices
 
 from jaxrl_rollouts import pde
 from jaxrl_rollouts.pde.emulator import FIRST_INDEX, FieldShape
@@ -24,6 +25,7 @@ NETWORKS: dict[str, Any] = {
     "convnext": pde.ConvNext(width=4, stages=2),
     "fno": pde.Fno(width=4, layers=2, modes=4, embedding=4),
     "drift": pde.Drift(dims=(8, 16), depths=(1, 1)),
+    "transolver": pde.Transolver(width=8, layers=1, heads=2, slices=4, embedding=4),
 }
 
 
@@ -101,3 +103,24 @@ def test_half_precision_trains_and_is_saved_whole() -> None:
     )
     np.testing.assert_allclose(low, whole, rtol=0.02)
     assert not np.array_equal(low, whole)
+
+
+CUBE = """
+import json, resource
+import numpy as np
+from jaxrl_rollouts import pde
+
+u = np.random.default_rng(0).normal(size=(2, 4, 1, 64, 64, 64)).cumsum(1).astype(np.float32)
+fields = pde.from_arrays(u, dt=0.1, boundaries="periodic")
+settings = pde.Training(steps=10, batch=2, warmup=0, per_iteration=5, remat=True)
+fitted = pde.fit("mse", fields, network=pde.Fno(width=32, modes=8), training=settings)
+losses = [float(row.metrics["loss"][0]) for row in fitted.history.records]
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in kB
+print(json.dumps({"losses": losses, "gigabytes": peak * 1024 / 1e9}))
+"""
+
+
+@pytest.mark.slow
+def test_ten_steps_on_64_cubed_points_take_less_than_8_gigabytes() -> None:
+    found = on_devices(CUBE, 1, seconds=1800)
+    assert found["losses"][1] < found["losses"][0] and found["gigabytes"] < 8.0
