@@ -58,7 +58,7 @@ def card(source: Path, staged: Path, name: str, kinds: Sequence[str], licence: s
 
     Args:
         source: a run's folder, for its command, its data and its conclusion; or what was saved.
-        staged: what is published.
+        staged: the files to publish.
         name: name of the repository.
         kinds: kinds of its contents.
         licence: licence in the header; "" leaves it out.

@@ -45,7 +45,7 @@ def read(cls: type[Config], data: Any, where: str = "config", base: Config | Non
         cls: a dataclass; fields may be nested dataclasses, tuples, lists, mappings, Literals,
             Optionals and unions of those.
         data: the parsed JSON.
-        where: where the data come from, for the messages.
+        where: source of the data, for messages.
         base: has the values of the settings that `data` leaves out; None takes the defaults.
 
     Raises:

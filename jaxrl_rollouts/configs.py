@@ -47,7 +47,7 @@ def check(config: Any, path: str = "") -> None:
 
     Args:
         config: a dataclass instance.
-        path: what it is called; goes before the names of its settings in messages.
+        path: its name, a prefix of the names of its settings in messages.
     """
     for field in dataclasses.fields(config):
         for name, nested in _nested(field.name, getattr(config, field.name)):
@@ -145,7 +145,7 @@ class Range:
         least, most: ends that belong to it.
         above, below: ends that do not.
         entries: least number of entries of a tuple.
-        expected: how a message says it; made of the ends where it is left out.
+        expected: its wording in messages; by default made from the bounds.
     """
 
     least: float | None = None

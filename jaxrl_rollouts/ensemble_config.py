@@ -57,7 +57,7 @@ class EnsembleConfig:
             code). None leaves them.
         bootstrap: give each member rows drawn with replacement; else all see the same.
         lr: learning rate of Adam.
-        lr_drop: what the rate is multiplied with, once, when `patience` runs out before
+        lr_drop: factor applied to the rate, once, when `patience` runs out before
             `min_epochs`; patience then starts anew (0.3 in RAVL's code). None keeps the rate.
         cosine: the rate falls to 0 along a cosine over `max_epochs`, epoch by epoch.
         weight_decay: one for all layers, or one each; the default's five are spread over networks

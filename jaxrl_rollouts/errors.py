@@ -38,9 +38,9 @@ class DataError(UserError):
     Args:
         source: file or dataset name the problem was met in.
         key: array, field or row in it.
-        found: what is there.
-        expected: what should be there.
-        hint: what to do about it.
+        found: the value found.
+        expected: the value expected.
+        hint: how to correct it.
     """
 
     def __init__(
@@ -58,8 +58,8 @@ class ConfigError(UserError):
     Args:
         setting: name of the setting (dotted for nested ones).
         found: its value.
-        expected: what would be accepted.
-        hint: what to do about it.
+        expected: accepted values.
+        hint: how to correct it.
     """
 
     def __init__(self, setting: str, found: object, expected: object, hint: str = "") -> None:
@@ -84,9 +84,9 @@ class StorageError(UserError):
     """Something cannot be written or read: a full disk, a read-only folder, too many open files.
 
     Args:
-        place: what was being written or read.
+        place: the file being written or read.
         error: the first cause.
-        hint: how to go on once it is out of the way.
+        hint: how to continue after correcting it.
     """
 
     def __init__(self, place: str | Path, error: BaseException, hint: str = "") -> None:
@@ -112,11 +112,11 @@ class SimulatorError(UserError):
 
     Args:
         environment: its name.
-        copy: which of those that are stepped side by side, counted from 0.
+        copy: index of the copy of the environment, from 0.
         step: step of the episode, counted from 0; -1 for a reset.
-        found: what came, or what was raised.
-        expected: what a simulator gives.
-        hint: how to go on.
+        found: the value returned, or the exception raised.
+        expected: valid values of a simulator.
+        hint: how to continue.
     """
 
     def __init__(

@@ -50,7 +50,7 @@ class Player:
             rows) and type of every array it remembers.
 
     Attributes:
-        facts: what is known of it: method, data, environment, bounds.
+        facts: its metadata: method, data, environment, bounds.
         action_low, action_high: `[A]` bounds of its actions.
     """
 

@@ -36,7 +36,7 @@ class DataStream(Protocol):
     """What `train_loop` takes as its data where they come by and by.
 
     Attributes:
-        known: what `init` is given in place of the data.
+        known: argument of `init` in place of the data.
     """
 
     known: PyTree

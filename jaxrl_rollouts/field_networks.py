@@ -91,7 +91,7 @@ class FieldNetwork(NamedTuple):
             refinement, and
             `conditions` are the equation's parameters, scaled to about [0, 10], or `Conditioning`.
         history: `H`, the frames it sees, oldest first; 1 in all of the paper's main results.
-        about: what it was made with, by name; goes into the emulator's.
+        about: its settings, by name; part of the emulator's.
         shape: of its fields, where it was built for one shape.
     """
 

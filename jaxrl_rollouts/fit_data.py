@@ -26,7 +26,7 @@ class FitData(NamedTuple):
     """Rows the members learn from and rows they are evaluated on; `[n, I]` and `[n, O]`.
 
     Attributes:
-        own: where members are of groups of rows; None lets each see all of them.
+        own: groups of rows of the members; None gives all rows to each.
     """
 
     inputs: jax.Array

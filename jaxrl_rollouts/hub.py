@@ -51,7 +51,7 @@ def push_to_hub(
     Raises:
         ConfigError: a name of another form, or nothing to publish.
         MissingExtraError: huggingface_hub is not installed.
-        StorageError: what the hub refuses.
+        StorageError: the hub refuses the upload.
     """
     if NAME.fullmatch(f"hf://{name}") is None or "@" in name:
         raise ConfigError("name", name, "owner/name")

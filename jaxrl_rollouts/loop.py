@@ -90,7 +90,7 @@ def train_loop(
         init: `(key, data) -> state` of one seed. Compiled once per process, like `update`.
         keys: `[seeds]` typed keys, consumed; or any tree with a leading seed axis that `init`
             takes as its first argument.
-        data: what both are given; a `DataStream` where it is too large for the memory.
+        data: argument of both; a `DataStream` where it is too large for the memory.
         per_seed: which parts of `data` have a leading seed axis and are seen by their own seed
             only: a prefix of `data` with True and False for leaves, as `in_axes` is for `vmap`.
         iterations: number of applications of `update`.

@@ -21,12 +21,12 @@ class Need(NamedTuple):
     """Bytes of main memory of this process.
 
     Attributes:
-        before: that it has already, the data and the state on CPU devices among them.
+        before: memory in use already, including data and state on CPU devices.
         data: part of `before`: the data with their copies on the devices.
         state: part of `before`: the state of all seeds.
-        work: what the program takes besides while it runs, and its output.
+        work: temporary memory of the running program, and its output.
         copies: copies of the state during evaluation or writing.
-        seen: the most that the process had so far.
+        seen: peak memory of the process so far.
     """
 
     before: float

@@ -61,7 +61,7 @@ class ExperimentInfo:
         arms: `module:function` from a configuration to the names of its settings that a setting
             `arms` takes several values of, `("penalty=1", "penalty=5")`, trained side by side in
             one program; the report has a row for each in the table `arms`.
-        main: where to start: listed first.
+        main: listed first, as the entry point.
         caches: whether compiled programs may be kept between runs; not where compiling is timed.
     """
 

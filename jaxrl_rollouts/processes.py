@@ -40,7 +40,7 @@ def join(
     Args:
         coordinator: `HOST:PORT` of the first one.
         processes: number of processes.
-        process: which one this is, from 0.
+        process: index of this process, from 0.
         patience: seconds to wait for the others.
 
     Where none of the first three is given, SLURM, Open MPI or a TPU pod says it (jax reads their

@@ -25,7 +25,7 @@ class Registry(Mapping[str, type]):
     """Frozen dataclasses of one kind, by name.
 
     Args:
-        kind: what they are, for messages: "method".
+        kind: their kind, for messages: "method".
         group: entry-point group in which other packages announce theirs as `module:Class`.
         ours: name -> `module:Class`.
     """

@@ -175,7 +175,7 @@ def rollout(
             field without actions.
         policy_params: handed to `policy` unchanged.
         memory: the policy's recurrent state for `B` rows, frozen once a row has ended.
-        members: which ensemble member moves which row; None for a single model.
+        members: the ensemble member of each row; None for a single model.
         threshold: a row stops once a step's uncertainty exceeds it. That step is kept, marked
             truncated and meant to be bootstrapped from (NEUBAY).
         stop_at_termination: False rolls on through terminations (open-loop error studies).

@@ -75,7 +75,7 @@ class Checkpoints:
     Args:
         stage: name of the stage.
         context: context of the run; None keeps nothing.
-        evaluate: whose `kept` goes along, where it is `Remembering`.
+        evaluate: its `kept` is saved too, where it is `Remembering`.
         facts: settings; a checkpoint with others is refused.
         every: least seconds between two of them.
     """
@@ -135,7 +135,7 @@ class Output:
 
     Args:
         stage, context: as for `train_loop`.
-        done: what is reached.
+        done: iterations reached.
         of: iterations in all.
         unit, units: what the progress bar counts, and how many an iteration has.
     """

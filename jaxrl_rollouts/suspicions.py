@@ -99,7 +99,7 @@ class Sentinel(NamedTuple):
 
     Attributes:
         column, value: which value where.
-        count: how often.
+        count: number of occurrences.
         first: row of the first.
     """
 
@@ -165,7 +165,7 @@ class Still(NamedTuple):
 
     Attributes:
         column: which.
-        rows: those whose value is that of the row before.
+        rows: rows whose value equals the previous row's.
     """
 
     column: int

@@ -39,10 +39,10 @@ def evaluate(
 
     Args:
         run: the folder of a run, or of one of the policies that it trained.
-        environment: as for `run offline`. Left empty: where the policy was trained.
+        environment: as for `run offline`. Left empty: the environment of the training.
         episodes: whole ones, of each training seed.
         seed: seed of the start states; the same gives the same numbers on a CPU.
-        training_seed: which seed of the run, from 0. Left out: all.
+        training_seed: index of the run's seed, from 0. Left out: all.
         best: the policy of the best evaluation while it was trained, and not the last one. It was
             chosen by its return in the true environment.
         sample: draw actions, and not the mean one.
@@ -230,7 +230,7 @@ def export(
     Args:
         run: the folder of a run, or of one of the policies that it trained.
         out: the file to write; one that ends in .onnx is for ONNX runtimes.
-        training_seed: which seed of the run, from 0.
+        training_seed: index of the run's seed, from 0.
         best: the policy of the best evaluation while it was trained, and not the last one.
         loader: also write this Python file, which reads the policy without this package.
     """

@@ -115,7 +115,7 @@ def collect(
             folder of a run, or of one of the policies that it trained.
         steps: transitions to keep.
         seed: the same seed makes the same transitions.
-        training_seed: which seed of a run, from 0.
+        training_seed: index of the run's seed, from 0.
         sample: a trained policy draws its actions, where it else takes the mean one.
     """
     # These load jax, which `data --help` should not wait for.

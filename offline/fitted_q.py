@@ -40,7 +40,7 @@ class FqeConfig:
         steps: gradient steps; at least three time constants, `steps tau (1 - gamma) >= 3`.
         batch_size: rows of a gradient step.
         lr, weight_decay: settings of AdamW.
-        tau: how much of the critics goes into their targets at every step.
+        tau: update rate of the target critics (Polyak averaging).
         discount: gamma; None takes that of the policy's training.
         draws: actions of the policy at each start state that a value is averaged over.
     """

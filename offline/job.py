@@ -74,7 +74,7 @@ def train(
         evaluations: during the training, evenly spread.
         episodes: episodes per evaluation and seed.
         environment: evaluation environment; None: the dataset's; "none": no simulator.
-        dynamics: rolled in place of world models fitted here; of `fit_world_models(...).dynamics`,
+        dynamics: dynamics in place of world models fitted here: `fit_world_models(...).dynamics`,
             `true_dynamics`, or your own.
         world_models: parameters of `dynamics`, leading axis = seeds; `()` where it has none.
         sweep: values of a method's coefficients, `{"penalty": (1, 2, 5)}`, trained side by side in

@@ -57,7 +57,7 @@ class Config:
     Attributes:
         dataset: `pendulum-mixed` (made on the spot), a file in D4RL's, Minari's or NeoRL's
             layout, or a name such as `hopper-medium-v2` or `hopper-medium-mini-v1`.
-        method: what is trained; its settings are options of their own.
+        method: the method to train; its settings are options too.
         environment: of the evaluation: a name that `data collect` knows, any id of Gymnasium's or
             gymnax's, package.module:factory, or none to train without a simulator. Left empty: what
             the dataset says it is from; where it says nothing, none.

@@ -131,7 +131,7 @@ def environment_of(dataset: Dataset, environment: EnvironmentLike | None = None)
     """Where the policy is played: the environment asked for, else the one a dataset is from.
 
     Args:
-        environment: what `make` takes, or "none" for no simulator. None takes what the dataset
+        environment: argument of `make`, or "none" for no simulator. None takes what the dataset
             says, or its name; where neither says anything there is no simulator.
 
     Returns:

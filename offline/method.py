@@ -79,7 +79,7 @@ class Agent(NamedTuple):
             that guidance takes the policy for; both broadcast to `[..., A]`. None: it has none.
         normalise: whether `init` takes the scaler of the data.
         period: the actor moves in every so many updates.
-        nets: what the functions are bound to: for methods that compose steps of their own.
+        nets: the functions' bound arguments, for methods that compose their own steps.
         density: `(actor, observations [B, S], actions [B, A]) -> log-densities [B]` of given
             actions; None where there is none.
     """
@@ -108,11 +108,11 @@ class Learner(NamedTuple):
     """What a trainer needs of a method: functions of one seed.
 
     Attributes:
-        agent: what acts; its state is the field `agent` of the learner's.
+        agent: the agent; its state is the field `agent` of the learner's.
         init: `(key, data) -> state`.
         update: one iteration, `(state, data) -> (state, metrics)`.
         per_iteration: gradient steps in one iteration.
-        imagine: what of the data it makes up, `(state, key, data) -> Trajectory` or the method's
+        imagine: generation of data, `(state, key, data) -> Trajectory` or the method's
             own record; None where it learns from the data alone.
     """
 
@@ -229,7 +229,7 @@ class Job:
         evaluations: during the training, evenly spread.
         episodes: episodes per evaluation and seed.
         context: a run whose folder keeps checkpoints; None trains in memory.
-        dynamics: rolled in place of world models fitted here.
+        dynamics: dynamics used in place of world models fitted here.
         world_models: parameters of `dynamics`, leading axis = seeds; `()` where it has none.
         sweep: arms trained side by side in one program: all combinations of coefficients' values;
             or a list of settings, each with the random numbers of a training of its own.
@@ -278,15 +278,15 @@ class Prepared(NamedTuple):
 
     Attributes:
         learner: its functions.
-        data: what it learns from.
+        data: the training data.
         iterations: number of iterations of the loop, each of `learner.per_iteration` gradient
             steps.
         acts: settings of the agent that acts, as a policy's file has them.
         env: the environment as the agent sees it.
-        source: what was learned from: a `Task`, or world models.
-        per_seed: which parts of the data each seed has for itself, as for `train_loop`.
+        source: the training data: a `Task`, or world models.
+        per_seed: per-seed parts of the data, as for `train_loop`.
         about: further settings that checkpoints are compared by, by name.
-        reward: the view of the rewards that was learned from.
+        reward: the reward transformation used in training.
         save_every_seconds: least time between two checkpoints.
     """
 

@@ -57,7 +57,7 @@ def load_policy(
 
     Args:
         run: the folder.
-        seed: which of the training seeds.
+        seed: index of the training seed.
         best: the policy of the best evaluation instead of the last. It was chosen by
             returns in the true environment, so its return there is an optimistic number.
         deterministic: whether `policy(observation)` is the mean action or a random one.
@@ -74,7 +74,7 @@ class Policy(Player):
 
     Args:
         saved: result of `read_policy` or `policy_of`.
-        seed: which of its seeds.
+        seed: index of the seed.
         deterministic: whether a call is the mean action or a random one.
         key: key of the random actions.
 

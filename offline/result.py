@@ -42,17 +42,17 @@ class TrainResult(NamedTuple):
         estimated_value: `[seeds]`, the critics' value of the start states, without a simulator of
             those of the dataset, in the dataset's own rewards; None of an agent without critics.
         trained: state and history.
-        agent: functions of what acts.
+        agent: functions of the agent.
         env: the true environment as the agent sees it; None without a simulator.
-        source: what it learned from: the dataset, with world models where it has any.
-        about: what a policy's file says: the method, the dataset, the environment.
+        source: its training data: the dataset, with world models if it has any.
+        about: metadata of a policy's file: the method, the dataset, the environment.
         config: settings of the agent that acts.
         best: per seed, the policy of the best evaluation; None without a simulator.
         per_iteration: gradient steps of an iteration of the loop.
-        method: all settings that were trained with.
+        method: all settings of the training.
         preset: their name.
-        differs: what differs from the paper, a line each.
-        reward: the view of the rewards that was learned from.
+        differs: differences from the paper, a line each.
+        reward: the reward transformation used in training.
     """
 
     returns: np.ndarray | None
@@ -119,7 +119,7 @@ class TrainResult(NamedTuple):
             action = result.policy(0)(observation)
 
         Args:
-            seed: which of the training seeds.
+            seed: index of the training seed.
             best: the policy of the best evaluation instead of the last.
             options: `deterministic` and `key`, as for `load_policy`.
 

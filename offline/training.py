@@ -51,13 +51,13 @@ def train_learner(
     Args:
         learner: result of `make_model_free`, `make_model_based`, `make_neubay`, `make_pgd` or your
             own.
-        data: what it learns from.
+        data: the training data.
         key: consumed; seed `i` uses `seed_keys(key, seeds, repeats)[i]`.
         seeds: number of seeds.
         repeats: number of seeds that share a key, a divisor of `seeds`.
         iterations: number of iterations of the loop, each of `learner.per_iteration` gradient
             steps.
-        per_seed: which parts of the data each seed has for itself, as for `train_loop`.
+        per_seed: per-seed parts of the data, as for `train_loop`.
         evaluate: for example the result of `evaluator`.
         evaluate_every, evaluate_at, stage, context, save_every_seconds, about, on_divergence: as
             for `train_loop`.
@@ -101,7 +101,7 @@ def evaluator(
     for an agent without critics.
 
     Args:
-        learner: whose agent's greedy policy to play.
+        learner: the learner whose agent's greedy policy is evaluated.
         env: the true environment as the agent sees it (`remembering` it, for agents with a memory).
         key: consumed; start states depend on it and on the iteration.
         episodes: per seed.

@@ -58,7 +58,7 @@ def record(policy: Policy, env: Environment, file: Path, seed: int) -> float:
     Args:
         policy: begins a new episode.
         env: where; see `check_video`.
-        file: to write.
+        file: output file.
         seed: seed of the start state.
 
     Returns:

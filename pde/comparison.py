@@ -38,7 +38,7 @@ class Comparison(NamedTuple):
     Attributes:
         own: the emulator, for its units and boundaries.
         train, test: trajectories.
-        data: how they are measured, and on what.
+        data: test data and settings of the measurement.
         stride: frames per step.
         context: context of the run.
     """

@@ -68,7 +68,7 @@ class Emulator(NamedTuple):
             the last is what `step` returns. None where nothing is refined.
         bundle: `k`, frames that a step makes; of more than `H` the field after it holds k.
         paced: whether the loss takes a fifth argument, the gradient steps before this one.
-        about: what it and its network were made with, by name: a training's checkpoints say it, so
+        about: settings of it and its network, by name: a training's checkpoints store them, so
             that they are not taken for another emulator's (`train_loop`).
     """
 

@@ -38,7 +38,7 @@ class Holdout(NamedTuple):
         seeds, seed: those of the emulators; decide the noise of stochastic ones.
         dt: time of a step.
         units: units of every channel; () where fields are in the data's own.
-        flow: where a flow in the plane is among the channels.
+        flow: position of a two-dimensional flow among the channels.
         extent, boundaries: those of every axis, for spectra; () where they are not known.
     """
 

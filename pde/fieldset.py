@@ -21,7 +21,7 @@ class FieldSet(NamedTuple):
     """Trajectories in a file; nothing is read before it is needed.
 
     Attributes:
-        path: where they are.
+        path: their file.
         layout: name of the file's layout.
         shape: `(trajectories, frames, C, *space)`.
         read: `(rows, frames) -> [len(rows), len(frames), C, *space]` for an index or slice of

@@ -60,10 +60,10 @@ class Fitted(NamedTuple):
     """A trained emulator, all seeds.
 
     Attributes:
-        emulator: what is saved, with the averaged weights `[seeds, ...]`: the last ones, or where
+        emulator: with the averaged weights `[seeds, ...]`: the last ones, or where
             there was a validation those whose error was lowest.
         trained: what the loop returned.
-        training: how it was trained, with what was left out filled in.
+        training: settings of its training, with defaults filled in.
     """
 
     emulator: TrainedEmulator
@@ -104,7 +104,7 @@ class Fitted(NamedTuple):
             steps: number of steps.
             key: consumed by stochastic emulators, or the number to make one of.
             conditions: values in the data's units, one or `[N]`, by name.
-            seed: which of the trained seeds.
+            seed: index of the trained seed.
 
         Returns:
             `[steps, N, C, *X]` in the data's units, the start left out; float64 where `initial` is.
@@ -160,7 +160,7 @@ def fit(
         fields: result of `from_arrays` or `read`; or an array, or one or several files.
         network: `resnet`, `unet`, `fno`, `drift` or another of `registries.NETWORKS`; settings; or
             a network of one's own: a flax Linen module, two functions, `from_equinox` (`adapters`).
-        conditions: what the emulator sees besides: `dt`, `dx` and parameters; None for those that
+        conditions: further inputs: `dt`, `dx` and parameters; None for those that
             differ between the trajectories.
         history: frames it sees.
         stride: frames of the data per step.
@@ -175,7 +175,7 @@ def fit(
         start: parameters `[seeds, ...]` to begin with instead of new ones.
         validation: other trajectories; the error of a step on them is in the history, and the
             weights of the lowest are kept for each seed.
-        evaluations: how often that is measured.
+        evaluations: number of these evaluations.
         stage, context: as for `train_loop`.
         stream: leave the fields on the disk and read windows while training: `auto`, where they
             do not fit into memory; `always`; `never`.

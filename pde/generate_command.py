@@ -49,11 +49,11 @@ def generate(
 
     Args:
         out: the file to write, .h5 or .hdf5 (.npy for apebench); it appears once it is complete.
-        split: which set it is.
+        split: name of the split.
         layout: layout of the file. pdearena keeps float64; well and apebench are float32. Left out,
             pdearena for one axis, well for the plane. In the plane pdearena has a scalar and its
             velocity, so it is for flows: vorticity is the scalar.
-        config: what to solve.
+        config: the simulation to solve.
         progress: show progress.
     """
     # These load jax, which help should not wait for.

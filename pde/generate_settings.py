@@ -72,7 +72,7 @@ class Simulation:
     Attributes:
         equation: ks, burgers, kdv or advection; in the plane navier_stokes_2d, kolmogorov_2d,
             ks_2d, burgers_2d or gray_scott_2d.
-        initial_condition: what fields begin with: sines or faint for ks; vortices, shear_layer or
+        initial_condition: initial fields: sines or faint for ks; vortices, shear_layer or
             piecewise for flows; others have one way. Left out, the first.
         trajectories: number of trajectories.
         points: points of the grid, along every axis.
@@ -82,7 +82,7 @@ class Simulation:
         dt: shortest and longest time between frames, drawn likewise.
         parameter_range: lowest and highest value of the equation's parameter (viscosity,
             diffusivity, dispersion, velocity or feed), drawn likewise.
-        frames: kept per trajectory.
+        frames: frames kept per trajectory.
         burn_in: frames solved and dropped before them.
         substeps: substeps of the solver per frame.
         chunk: trajectories solved side by side.

@@ -137,7 +137,7 @@ def draw(fields: FieldSet, values: np.ndarray, out: Path) -> None:
     first and last frame, halfway along what axes there are beyond two.
 
     Args:
-        fields: what was looked into.
+        fields: the inspected fields.
         values: `[rows, frames, C, *space]` of it.
         out: a PNG file.
     """

@@ -32,13 +32,13 @@ def roll(
         file: trajectories to start from, in any layout `pde train` reads; several, a folder, a
             pattern. Of one in The Well's layout, `test`.
         steps: number of steps; left out, 1000 on one axis of space, 200 in the plane, 50 on three.
-        out: where to: .h5 or .hdf5 (PDEArena's layout; The Well's for several channels or axes,
+        out: output file: .h5 or .hdf5 (PDEArena's layout; The Well's for several channels or axes,
             all periodic), .npz, or .npy (APEBench's, of one axis). The start is its first frame.
             Left out, rolled.h5, or rolled.npz in a plane with walls.
         picture: also draw the first trajectory into this .png file, on one axis beside the file's
             frames and the error as far as those go; fields in the plane move in a .gif, likewise.
         rows: trajectories to roll, the first ones.
-        training_seed: which seed of the run, from 0.
+        training_seed: index of the run's seed, from 0.
         key: key of the noise of a stochastic emulator.
         axes: number of spatial axes, for a plain array with an ambiguous shape.
         members: also roll the other training seeds (and step sizes, of `pde train --strides 1 2`),

@@ -232,7 +232,7 @@ def animate(fields: np.ndarray, truth: np.ndarray, own: TrainedEmulator, out: Pa
 
     Args:
         fields: rollouts `[N, steps + 1, C, *X]`, the start first.
-        truth: what follows in the file, `[N, T, C, *X]`.
+        truth: the file's next frames, `[N, T, C, *X]`.
     """
     rolled = fields[0, 1:, own.changing[0]]
     true = truth[0, : len(rolled), own.changing[0]]
@@ -250,7 +250,7 @@ def compare(fields: np.ndarray, truth: np.ndarray, own: TrainedEmulator, out: Pa
 
     Args:
         fields: rollouts `[N, steps + 1, C, X]`, the start first.
-        truth: what follows in the file, `[N, T, C, X]`.
+        truth: the file's next frames, `[N, T, C, X]`.
         own: the emulator.
         out: a PNG file.
     """

@@ -16,7 +16,7 @@ def solve(config: Simulation | None = None, *, progress: bool = False) -> FieldS
         fields = solve(Simulation("ks", trajectories=64, points=64, extent=(22, 22), dt=(0.8, 0.8)))
 
     Args:
-        config: which equation, how often, how long; PDE-Refiner's training set if left out.
+        config: the simulation; PDE-Refiner's training set if left out.
         progress: show progress.
 
     Returns:

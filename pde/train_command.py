@@ -58,17 +58,17 @@ class TrainConfig:
         lr: learning rate after the warm-up.
         precision: precision of the network's computations in training: float32 or bfloat16.
         remat: gradients window by window, activations computed again: for large grids.
-        shard: what is spread over devices: seeds; batch, the windows of each step, for one seed; or
+        shard: axis split over devices: seeds; batch, the windows of each step, for one seed; or
             the first axis of space, for large grids.
         seeds: emulators trained side by side.
-        seed: decides everything that is drawn.
+        seed: random seed.
         validation_share: share of the training trajectories on which the error is measured while
             training and the best weights are chosen; 0 for none.
         history: frames an emulator sees.
         stride: frames of the file per step.
         strides: step sizes to train on side by side, in frames, 1 first; `pde roll --members` then
             compares rollouts of each.
-        conditions: what emulators see besides: dt, dx and parameters of the file; left out, those
+        conditions: further inputs: dt, dx and parameters of the file; left out, those
             that differ between trajectories.
         stream: leave the fields on the disk and read windows while training: auto, where they do
             not fit into memory; always; never.

@@ -66,11 +66,11 @@ class TrainedEmulator:
         channels, points: those of its fields `[C, *N]`, those that change; points of one axis, or
             of each.
         history: `H`, frames it steps from.
-        conditions: what it sees of a trajectory, and how that is scaled.
+        conditions: inputs from a trajectory's parameters, and their scaling.
         dt: time from one frame to the next of what it rolls; None where it is not known.
         units: units of every channel, for an emulator of standardised fields; () for fields as they
             are.
-        facts: what else is known (data, channel names), for `emulator.json`.
+        facts: further metadata (data, channel names), for `emulator.json`.
         boundaries: boundaries of every axis, as a `FieldSet` has them; none is periodic.
         constant: channels of the data that are constant in time, by their numbers among all
             channels, and how they are scaled: seen at every step, predicted at none.
@@ -208,7 +208,7 @@ class TrainedEmulator:
             key: consumed by stochastic emulators, or the number to make one of.
             conditions: values in the data's own units, one number for all or `[B]`, by name; `dx`
                 of several axes `[B, axes]`.
-            seed: which of the trained seeds.
+            seed: index of the trained seed.
 
         Returns:
             `[steps, C, *N]` or `[steps, B, C, *N]`, the start left out, float64 where the fields
@@ -251,7 +251,7 @@ class TrainedEmulator:
         """Write it, with the parameters of all seeds, into a folder for `load_emulator`.
 
         Args:
-            folder: made where there is none.
+            folder: output folder, created if missing.
         """
         facts = {
             **self.facts,

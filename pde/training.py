@@ -35,7 +35,7 @@ class Training:
         steps: gradient steps in all.
         batch: windows in a gradient step.
         lr: learning rate after the warm-up.
-        final_lr: to which it falls along a cosine.
+        final_lr: final learning rate of its cosine decay.
         warmup: gradient steps in which it rises from zero.
         clip: largest global norm of the gradient; None for no limit.
         average: decay of the weights' moving average.
@@ -48,7 +48,7 @@ class Training:
             Weights, losses and what is saved and rolled are float32.
         remat: gradients window by window, activations computed again: one window's at a time are
             in memory, for a third more computation.
-        shard: what is spread over devices: seeds; `batch`, the windows of each gradient step, which
+        shard: axis split over devices: seeds; `batch`, the windows of each gradient step, which
             one seed's training gains from, CPU cores included (`prepare`); or `space`, the first
             axis of space of each window, for grids whose activations one device cannot hold. Data
             stay whole on each. Sums are then taken in another order: on as many devices results

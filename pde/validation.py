@@ -29,7 +29,7 @@ class Validation:
     """An `evaluate` of `train_loop` that keeps the best averaged weights of every seed.
 
     Args:
-        emulator: whose steps are measured.
+        emulator: the emulator to measure.
         before: fields `[n, H * C, *space]` to step from.
         after: the frames `[n, C, *space]` that follow.
         conditions: conditions of each.

@@ -46,13 +46,13 @@ class Theirs:
     Attributes:
         python: its interpreter; empty leaves it out.
         script: the file that is run there.
-        needs: what the interpreter must have.
-        settings: what is built there, and how much of everything a question asks for.
+        needs: packages that the interpreter must have.
+        settings: the program's settings, and the amounts of work per question.
         work: kind of what is timed ("train", say) -> how much of it that is.
         option: the setting that named the interpreter, for errors.
         ways: the ways it is asked; None for torch's: eager, on one thread, and compiled.
         called: torch, in the report, where it takes its ways.
-        compiling: what torch compiles, for the note; empty leaves that out.
+        compiling: torch's compiled parts, for the note; empty leaves that out.
         weights: ours, which it gets; None for none.
         parameters: number of parameters it must have; None: not checked.
         outputs: must be the same there.

@@ -57,7 +57,7 @@ class Config:
         seeds: numbers of them that are timed side by side.
         seeds_width: width of the networks whose seeds are timed.
         horizons: lengths of rollouts.
-        rollout_rows: rolled side by side.
+        rollout_rows: rollouts side by side.
         ensemble: the world model that is rolled.
         agents: without critics to be counted, timed beside SAC at the largest width.
         tape: observations that a GRU reads, half as wide as the largest width.

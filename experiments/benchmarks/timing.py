@@ -71,8 +71,8 @@ class Timing:
 
     Attributes:
         rates: rates of all programs.
-        columns: what else its row in a table has: parameters, seconds to compile.
-        notes: what a reader of the rates should know.
+        columns: further columns of its table row: parameters, seconds to compile.
+        notes: notes on the rates for the reader.
         versions: versions of the peers.
     """
 

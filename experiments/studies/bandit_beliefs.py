@@ -33,7 +33,7 @@ class Beliefs:
     Attributes:
         mean, std: those of arm 1's unknown mean; the defaults are typical of an ensemble.
         noise: standard deviation of a reward around that mean.
-        known: what arm 0 pays.
+        known: reward of arm 0.
         pulls: pulls of an episode.
         discount: per pull.
         penalty: subtracted from the plan's rewards of arm 1, times `std` (conservatism).

@@ -43,7 +43,7 @@ class DqnConfig:
     Attributes:
         memory, head_dims: sizes; `head_dims` are the hidden layers between memory and values.
         discount: gamma: what a reward one step later counts.
-        tau: how much of the networks goes into their targets at every update.
+        tau: update rate of the target networks (Polyak averaging).
         memory_lr, head_lr: learning rates of the two.
         max_grad_norm: largest global norm of each one's gradient; None for no limit.
         huber: errors beyond it count linearly, not squared; None squares all.
@@ -52,7 +52,7 @@ class DqnConfig:
         steps: gradient steps in all.
         epsilon, epsilon_share: how often an action is random, and the share of the steps after
             which it is no oftener than that.
-        episodes: rolled per iteration.
+        episodes: episodes per iteration.
         utd_ratio: gradient steps for each of their transitions.
         tape_length, capacity: timesteps of a tape and of the buffer.
     """

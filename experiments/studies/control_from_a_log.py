@@ -81,7 +81,7 @@ class Config:
         logs: logs of `ks_control`, the broad one first.
         cloning, on_rows: behavioural cloning, and TD3+BC.
         mopo, ravl: methods in world models, on the same rollouts.
-        neubay: in the same world models; its rollouts end at the threshold or the time limit.
+        neubay: NEUBAY in the same world models; rollouts end at the threshold or the time limit.
         penalty: MOPO's, per mean disagreement on the log; 0 is tried as well.
         fields, mlp: world models, of about as many weights.
         open_loop: steps after which their errors are read.

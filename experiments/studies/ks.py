@@ -41,8 +41,8 @@ class Study:
         seed: random seed.
         train, test: what is solved.
         stride: frames per step of an emulator.
-        conditions: what an emulator sees besides: dt, dx, the equation's parameter.
-        network: that is trained.
+        conditions: further inputs of an emulator: dt, dx, the equation's parameter.
+        network: the network to train.
         training: training settings of every emulator.
         steps: steps of a rollout; the test trajectories must be longer.
         samples: stochastic rollouts per trajectory, of the first `sampled` test trajectories and

@@ -67,7 +67,7 @@ class DriftNetConfig:
 
     Attributes:
         seeds, seed: networks side by side, and what decides everything that is drawn.
-        starts: what flows begin with; every emulator is trained on all and tested on each.
+        starts: initial conditions; every emulator is trained on all and tested on each.
         train, test: what is solved, from each of them.
         mixers: arms with as many updates, the FNO beside them.
         seconds: arms with as many CPU seconds.
@@ -77,7 +77,7 @@ class DriftNetConfig:
         training: training settings of every arm; `steps` are DRIFT's.
         within: largest relative difference of the mixers' parameters.
         steps: steps of a rollout.
-        repeats: how often updates are timed.
+        repeats: number of timings of the updates.
     """
 
     seeds: int = positive(3)

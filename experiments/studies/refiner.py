@@ -39,7 +39,7 @@ class KsConfig:
     """Methods out of mse, pushforward, correction (two calls, no noise) and refiner.
 
     Attributes:
-        methods: that are trained.
+        methods: methods to train.
         study: data, networks and trainings.
         refiner: PDE-Refiner's settings.
     """

@@ -52,7 +52,7 @@ class Config:
         student: updates of a student.
         calls: calls of the students, ascending.
         relabelling: the network of rewards and next observations (`members` is not used).
-        rows: drawn for each seed and sampler.
+        rows: rows sampled for each seed and sampler.
     """
 
     seeds: int = positive(4)

@@ -179,12 +179,12 @@ def resume(
     Args:
         run: the run folder.
         publish: also copy report and pictures to this folder.
-        logger: where metrics go (jsonl, csv, tensorboard, wandb), if no longer to where they went.
+        logger: loggers of metrics (jsonl, csv, tensorboard, wandb), if they change.
         trust: code that the run may import, package.module:factory; a folder may name anybody's.
         progress: show progress.
         longer: train so many times as long as the run was to, with so many times as many looks;
             goes on from the last checkpoint, and gives the run that was begun so long.
-        dataset: where the data file lies now, if it was moved; its content has to be the same.
+        dataset: new path of the data file, if it was moved; its content has to be the same.
     """
     folder = RunFolder.open(run)
     plugins.trust(*trust)

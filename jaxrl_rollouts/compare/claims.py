@@ -116,7 +116,7 @@ def add_claim(
     Args:
         report, name: where it goes; unique there.
         values: `[seeds]` or `[seeds, tasks]`.
-        means: what the values are and what is expected of them, in words.
+        means: description of the values and of their expected range.
         cells: whose critics' values, or returns, these are; read before 3 time constants of any of
             them, the claim is "not converged".
         time_constants: time constants of critics whose cells do not state them.

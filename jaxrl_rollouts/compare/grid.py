@@ -178,8 +178,8 @@ def run_grid(
             run, where it resumes by itself.
         context: context of the run; None keeps nothing.
         seeds: number of seeds per cell.
-        points: what is run, in this order, in place of the product.
-        stage: what the names of the stages begin with, if anything.
+        points: cells to run, in this order, in place of the product.
+        stage: optional prefix of the stages' names.
         clear: drop the compiled programs after each arm; False where arms share them.
     """
     cells = {}

@@ -33,7 +33,7 @@ class EdmConfig:
     Attributes:
         sigma_data: standard deviation of the data.
         sigma_min, sigma_max: least and greatest noise of the sampler.
-        rho: how the levels between crowd towards the least (7 in the paper).
+        rho: exponent that concentrates levels at the smallest one (7 in the paper).
         log_sigma_mean, log_sigma_std: parameters of the training's normal of ln sigma.
     """
 

@@ -82,7 +82,7 @@ class Fitted(NamedTuple):
         dtype: data type of the training rows and of the samples.
         trained: history and times.
         network: sizes of its network, which a student's has, too.
-        sampling: how it is sampled, unless another way is asked for.
+        sampling: default settings of the sampler.
     """
 
     model: Denoiser | Flow

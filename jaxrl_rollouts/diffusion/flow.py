@@ -72,7 +72,7 @@ class Flow(NamedTuple):
             times are `[]` or `[B]`, `0 <= s <= t <= 1`.
         loss: `(params, key, rows [B, ...], weights=None, teacher=None) -> scalar`; weights as a
             `Denoiser`'s, `teacher` are the parameters of the teacher, which are data.
-        config: what it learns.
+        config: settings of the student.
     """
 
     init: Callable[[jax.Array], PyTree]
@@ -104,8 +104,8 @@ def make_flow(
 
     Args:
         network: `make_residual_mlp(..., interval=True)` or `make_temporal_unet(..., interval=True)`.
-        config: what it learns.
-        teacher: whose velocities stand in for the data's; `flow_of_denoiser` makes one of a
+        config: settings of the student.
+        teacher: its velocities replace the data's; `flow_of_denoiser` makes one of a
             denoiser. Of any loss but `velocity`.
 
     Raises:

@@ -41,7 +41,7 @@ class GuidanceConfig:
         bump: c of the cosine term, `lambda_i = lambda ((1 - i / N) + c sin(pi (i + 1) / N))`.
         reference_steps: the coefficient is meant for so many steps and is multiplied by
             `reference_steps / N`; None applies it as it is, as published.
-        spread: what the calibrated rule takes for the covariance of the clean row given the noised
+        spread: the calibrated rule's covariance of the clean row given the noised
             one. `unit`: standardised and unrelated channels; moves the guided ones only. `joint`:
             the denoiser's own derivative (Tweedie; one directional derivative a call), along the
             gradient by every channel. It moves the states too, and has to: given its actions a

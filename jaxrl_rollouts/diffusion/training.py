@@ -39,7 +39,7 @@ class DenoiserTrainingConfig:
         average: decay of the moving average, applied every `average_every` steps. It ramps up
             as `1 - k^(-2/3)`, so that short trainings forget their first weights.
         average_every: steps between two moves of the average.
-        ramp: what k counts: "delayed", the steps beyond the first hundred, during which the average
+        ramp: k in this: "delayed", the steps beyond the first hundred, during which the average
             is the weights themselves (ema_pytorch's, and so SynthER's); "immediate", the moves of
             the average, and one, for trainings of fewer than a few hundred steps.
         per_iteration: steps in one iteration of the loop.
@@ -93,7 +93,7 @@ def make_denoiser_training(
     """Functions for `train_loop`. Equal arguments give the same functions.
 
     Args:
-        denoiser: what learns.
+        denoiser: the model that is trained.
         config: optimisation.
         batch_of: `(data, rows [B] int32) -> (clean rows [B, ...], weights or None)`, where rows
             index the first leaf of `data`; weights, and what follows them (of a `Flow`: the
@@ -141,7 +141,7 @@ def train_denoiser(
     """Train denoisers side by side on the same rows.
 
     Args:
-        denoiser: what learns.
+        denoiser: the model that is trained.
         config: optimisation.
         rows: `[N, ...]`, clean.
         keys: `[seeds]`, consumed, one for each.

@@ -22,7 +22,7 @@ def remember(
 
     Args:
         context: context of the run; None measures and keeps nothing.
-        stage: whose folder they are kept in, as `name.npz`, with its digest beside it.
+        stage: the stage in whose folder they are stored as `name.npz`, with a digest.
         name: name of the file.
         measure: makes the arrays.
     """

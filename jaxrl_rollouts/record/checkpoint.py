@@ -70,7 +70,7 @@ def save(
         step: iteration.
         tree: leaves may be jax arrays (typed keys too), numpy arrays and Python numbers.
         keep: number of checkpoints kept, this one included.
-        texts: what else belongs to it, by file name; see `text`.
+        texts: further text files, by file name; see `text`.
     """
     own, folder = folder, _place(folder)
     work, path = folder / WRITING, folder / str(step)

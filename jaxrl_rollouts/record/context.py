@@ -19,9 +19,9 @@ class RunContext:
     """What a run is given besides its configuration.
 
     Attributes:
-        folder: where it writes; stages that find their own checkpoint there go on from it.
+        folder: output folder; stages resume from their checkpoint in it.
         progress: whether to show progress.
-        loggers: where metrics go.
+        loggers: loggers of metrics.
         command: the command line that remakes the run, for its report.
         stop: polled between chunks and stages; None for a run that is never stopped.
         needs: the memory that was predicted for the trainings of this session, by stage.

@@ -55,7 +55,7 @@ class RunFolder:
         config: the configuration as JSON data (see `config_as`).
         command: the command line that remakes the run.
         versions: `jaxrl-rollouts`, `python`, `jax` versions it was made with.
-        loggers: where its metrics go.
+        loggers: loggers of its metrics.
         made: folders above it that were not there before, innermost first.
     """
 

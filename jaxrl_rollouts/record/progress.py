@@ -15,12 +15,12 @@ class Progress:
     """Rate, time left and the newest metrics of one stage.
 
     Args:
-        label: what is running.
-        total: how much there is to do, in units.
-        initial: how much was done before this process (a resumed run).
+        label: name of the work.
+        total: amount of work, in units.
+        initial: work done before this process (a resumed run).
         unit: name of the unit, plural.
         enabled: False shows nothing.
-        stream: where to write; standard error by default, so results stay pipeable.
+        stream: output stream; standard error by default, so results stay pipeable.
         every_seconds: time between two lines where `stream` is not a terminal.
     """
 

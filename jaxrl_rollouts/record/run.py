@@ -47,7 +47,7 @@ class Run(RunContext):
             folder: where; the same folder goes on with the same run.
             name: for its reports; the folder's own unless given.
             progress: show progress.
-            loggers: where metrics go: jsonl, csv, tensorboard, wandb.
+            loggers: loggers of metrics: jsonl, csv, tensorboard, wandb.
 
         Raises:
             StorageError: the folder cannot be made.

@@ -51,7 +51,7 @@ class Picture:
     Attributes:
         file: relative to the report.
         caption: below it.
-        figure: what is drawn, or frames `[rows, columns, 3]` uint8; None once loaded from disk.
+        figure: the figure, or frames `[rows, columns, 3]` uint8; None once loaded from disk.
     """
 
     file: str

@@ -224,7 +224,7 @@ def keep(
     Args:
         suite: a file, or a name in experiments/suites.
         out: folder of the runs.
-        policies: where to; left out, a folder beside the table.
+        policies: output folder; left out, one beside the table.
     """
     # It loads jax, which `bench --help` should not wait for.
     from ..hub import stage

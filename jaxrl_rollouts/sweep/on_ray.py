@@ -41,7 +41,7 @@ class Resources:
         address: address of a Ray cluster; empty starts Ray on this machine, for this sweep.
         cpus: cores per task.
         gpus: per task, also a share of one.
-        retries: how often a task is started again whose process or machine died.
+        retries: number of restarts of a task whose process or machine died.
     """
 
     address: str = ""

@@ -41,9 +41,9 @@ class Task:
 
     Attributes:
         name: name of its folder.
-        point: which dataset, method and seed, of those that are swept.
+        point: its dataset, method and seed, where these are swept.
         arguments: arguments of `jaxrl-rollouts run`, the experiment first.
-        directory: where it is started; relative names of files begin there.
+        directory: working directory; relative paths refer to it.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Plan:
     """The tasks in a folder.
 
     Attributes:
-        experiment: what is run.
+        experiment: name of the experiment.
         commands: the command lines that planned them.
         tasks: in the order of their numbers, which begin with 1.
     """
@@ -89,11 +89,11 @@ def make_plan(
     """The product of what is swept and varied, and the code that its settings name.
 
     Args:
-        experiment: what is run.
+        experiment: name of the experiment.
         swept: values of `dataset`, `method` and `seed`.
         given: options of every run.
         command: the command line that plans.
-        directory: where tasks start.
+        directory: working directory of the tasks.
         vary: values of other options by name; a method without one of them is run once.
     """
     swept = {axis: list(dict.fromkeys(swept[axis])) for axis in SETTINGS if swept.get(axis)}

@@ -26,10 +26,10 @@ class Search(NamedTuple):
 
     Attributes:
         optuna: the package.
-        study: where trials and results are kept.
-        trials: which run a trial is.
+        study: storage of trials and results.
+        trials: the run of each trial.
         metric: number of a run's report that trials are compared by.
-        code: that settings name, which runs may import.
+        code: code named in settings that runs may import.
     """
 
     optuna: Any

@@ -117,10 +117,10 @@ def rows_of(folder: Path, cell: Cell, score: Score, suite: Suite | None = None) 
     """Rows of a finished run; none of one that is not finished.
 
     Args:
-        cell: what was run. Its option `steps` is the last evaluation's step; without one the loop's
+        cell: its option `steps` is the last evaluation's step; without one the loop's
             iterations are counted.
         score: `(dataset, returns) -> normalised scores`, None for a dataset without references.
-        suite: whose `metrics` are read of the report, also those of its `arms`.
+        suite: the suite; its `metrics` are read from the report, also those of its `arms`.
     """
     report, run = finished_report(folder), run_folder(folder)
     if report is None or run is None:

@@ -37,7 +37,7 @@ class Watch:
         folder: folder of the sweep.
         tasks: tasks of its plan.
         enabled: False shows nothing.
-        stream: where to write; standard error by default.
+        stream: output stream; standard error by default.
     """
 
     def __init__(

@@ -48,10 +48,10 @@ class CqlConfig(SoftConfig):
         critic_hidden_dims: widths of the critics; None: those of `hidden_dims`.
         normalize_obs: observations by their statistics in the dataset.
         weight: alpha in equation 4: of the conservative term (5 or 10 in the paper).
-        num_actions: drawn for it per row from each of three: uniform, the policy at s and at s'.
+        num_actions: actions sampled per row from each of three: uniform, policy at s and at s'.
         target_gap: tau in equation 30: the multiplier of the conservative term is learned so that
             the gap stays near it (0.8 on AntMaze). None: no multiplier.
-        clip_diff_min: least gap of a row, below which it has no gradient (-200 on AntMaze).
+        clip_diff_min: lower bound of a row's gap; no gradient below it (-200 on AntMaze).
             None: no bound.
         bc_steps: gradient steps in which the policy imitates the data's actions first
             (40,000 in the authors' code).

@@ -27,7 +27,7 @@ class ValueConfig:
         critic_norm: layer normalisation in critics and state values, after each activation.
         normalize_obs: observations by their statistics in the dataset.
         discount: gamma: what a reward one step later counts.
-        tau: how much of the networks goes into their targets at every update.
+        tau: update rate of the target networks (Polyak averaging).
         actor_lr, critic_lr: learning rates (Adam).
     """
 
@@ -90,7 +90,7 @@ class CriticView(NamedTuple):
     Attributes:
         mean: mean over critics and states.
         spread: standard deviation over critics, mean over states.
-        pessimism: how far the minimum over critics lies below their mean, mean over states.
+        pessimism: mean over critics minus their minimum, averaged over states.
     """
 
     mean: jax.Array

@@ -61,7 +61,7 @@ class PlannerConfig:
         by: plans are drawn by the `student`, or by the model itself, the `teacher`; then there is
             no student.
         sampler: sampler of the teacher.
-        student: what it learns; a consistency model of one segment jumps to the data.
+        student: its training; a consistency model of one segment jumps to the data.
         jumps: settings of the student's sampling, one network call per jump.
         expectile: expectile of the returns that followed from a state; .5 is their mean.
         guidance: strength of classifier-free guidance. 0: the return is ignored; 1: plain

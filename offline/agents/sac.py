@@ -48,12 +48,12 @@ class SacConfig(SoftConfig):
     """SAC-N; by default plain SAC with two critics.
 
     Attributes:
-        target_entropy: what the policy's entropy is driven to. None: minus the number of action
+        target_entropy: target of the policy's entropy. None: minus the number of action
             dimensions; for a flow, the entropy of its whole path when its noise is `actor.log_std`.
         eta: weight of EDAC's term, which keeps the critics' action gradients apart.
         min_target: Bellman targets are not let below it (0 in MOBILE's code, for tasks whose
             returns are positive). None lets them be.
-        actor: what its policy is: a tanh-squashed normal, or a flow.
+        actor: kind of policy: a tanh-squashed normal, or a flow.
     """
 
     eta: float = number(0.0, least=0)

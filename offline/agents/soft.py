@@ -35,10 +35,10 @@ class SoftConfig:
         num_critics: number of critics; their minimum is bootstrapped from.
         hidden_dims: widths of all networks.
         discount: gamma: what a reward one step later counts.
-        tau: how much of the networks goes into their targets at every update.
+        tau: update rate of the target networks (Polyak averaging).
         actor_lr, critic_lr, alpha_lr: learning rates (Adam).
         initial_alpha: the entropy's weight at the start; it is learned.
-        target_entropy: what the policy's entropy is driven to. None: minus the number of action
+        target_entropy: target of the policy's entropy. None: minus the number of action
             dimensions.
         max_alpha: the entropy's weight is cut there (1 in OfflineRL-Kit), so that it cannot run
             away with exploding values. None: no bound.

@@ -21,7 +21,7 @@ class Td3BcConfig(Td3Config):
     """TD3's, and the weight of the value.
 
     Attributes:
-        alpha: how much the value counts against imitation (2.5 in the paper).
+        alpha: weight of the value relative to imitation (2.5 in the paper).
     """
 
     alpha: float = coefficient(2.5, least=0)

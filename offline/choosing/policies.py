@@ -29,7 +29,7 @@ class Entry(NamedTuple):
     Attributes:
         name: name of the training.
         names: names of its policies, `[K]`.
-        agent: whose `policy` acts, within [-1, 1].
+        agent: the agent whose `policy` acts, within [-1, 1].
         actors: parameters `[K, ...]`.
         remembers: it observes its last action and reward as well.
         discount: that of the training; None of a function.
@@ -56,7 +56,7 @@ def entries_of(
         policies: results, `read_policy` or `load_policy` of runs, `(name, function)` with a
             function from observations `[B, S]` to actions `[B, A]` in their own units, or any of
             the others under a name.
-        data: whose sizes and bounds of actions they must share.
+        data: dataset with the same sizes and action bounds.
         sampled: actions are drawn, where they else are the mean ones.
         best: use the policies of the results' best evaluations.
 

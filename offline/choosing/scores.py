@@ -145,7 +145,7 @@ def bandit_curve(
     Args:
         returns: `[P, R]`, `R` episodes of each policy; a pull draws one of them.
         pulls: number of trials, or several numbers.
-        policies: drawn in each repeat; at most `P`.
+        policies: policies sampled in each repeat; at most `P`.
         repeats: over which the curve is averaged.
         alpha: alpha of the bound.
         scale: `range` scales the bound by the range of all returns; `published` by 1, for

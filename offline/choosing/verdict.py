@@ -60,7 +60,7 @@ class Check(NamedTuple):
     Attributes:
         off: median of its estimates less what the parts earned.
         spread: 1.48 times the median distance from that; it widens the intervals.
-        allowed: how far it may be off.
+        allowed: allowed error.
         parts: number of parts; 0 where nothing was checked.
     """
 

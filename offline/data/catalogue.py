@@ -51,7 +51,7 @@ class Entry(NamedTuple):
     """One dataset of D4RL.
 
     Attributes:
-        url: where it is fetched from.
+        url: source of the download.
         environment: environment id; locomotion in Gym's naming, `Hopper-v2` (D4RL's v2 data come
             from the -v2 environments, its v0 and v1 data are labelled alike).
         max_episode_steps: the time limit D4RL registers.

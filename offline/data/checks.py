@@ -117,8 +117,8 @@ def validate(
         transitions: rows to check; numpy or jax arrays.
         source: file or dataset the message names.
         action_limit: largest magnitude of an action entry, None for no limit.
-        action_tolerance: how far beyond the limit rounding may put an entry.
-        keys: what the file calls a field, where that differs (`terminations`: `terminals`).
+        action_tolerance: tolerance of an entry beyond the limit, for rounding.
+        keys: the file's name of a field, where it differs (`terminations`: `terminals`).
 
     Raises:
         DataError: a wrong rank, dtype or length, no rows, no columns, a NaN or infinity, or an

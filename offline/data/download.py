@@ -28,9 +28,9 @@ def download(
     """Fetch an HDF5 file to `path`, making its folder.
 
     Args:
-        url: where from.
-        path: where to.
-        name: what it is called in messages.
+        url: source.
+        path: destination.
+        name: its name in messages.
         size: bytes it is known to have; None where it is unknown.
         progress: show progress.
 

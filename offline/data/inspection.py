@@ -56,12 +56,12 @@ class Inspection:
             no such length.
         cut_short: truncated episodes shorter than `time_limit`; 0 without one.
         normalised_return: normalised score of `returns.mean`; None without reference returns.
-        score_label: whose score it is, "D4RL score" or "Minari score".
+        score_label: kind of score, "D4RL score" or "Minari score".
         normalised_std: `returns.std` on that scale.
         episode_returns, episode_lengths, episode_whole: per episode in file order, for plots.
         action_bounds: the declared ones, "[-2, 2]", one pair for each entry where they differ;
             empty where none were.
-        read_as: what columns were read as, where the file has other names for them.
+        read_as: mapping of the file's other names to columns.
         problems: why `load` refuses the file; empty for a loaded dataset.
     """
 
@@ -186,7 +186,7 @@ def inspect(dataset: Dataset, *, action_limit: float | None = 1.0) -> Inspection
     """Count, measure and check a dataset.
 
     Args:
-        dataset: what a loader gave.
+        dataset: result of a loader.
         action_limit: magnitude beyond which an action is reported, None for none.
     """
     rows, attributes = dataset.transitions, dataset.attributes

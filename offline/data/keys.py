@@ -159,7 +159,7 @@ def check_present(source: str | Path, arrays: Any, given: Iterable[str] = ()) ->
     """`DataError` unless a mapping, or a file, has every array that is needed.
 
     Args:
-        given: what is there, under its own names; left out, the keys of `arrays`.
+        given: the file's own keys; left out, the keys of `arrays`.
     """
     missing = [name for name in REQUIRED if name not in arrays]
     if missing:

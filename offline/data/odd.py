@@ -41,10 +41,10 @@ class Suspicion:
             row`, `ends without a successor` and what that means, `jump into the row after`, `zero
             in all columns after something`, `stands still`, `a change of two steps into the row
             after`, `a step back into the row after`.
-        array: which array, with the column where it is about one.
+        array: name of the array, with the column where it is about one.
         count: number of rows or episodes.
         rows: the first few row numbers.
-        hint: what it may mean, or what to do.
+        hint: possible cause, or what to do.
     """
 
     kind: str

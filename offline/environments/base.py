@@ -28,7 +28,7 @@ class EnvironmentState(NamedTuple):
     """State of `B` copies; every leaf is `[B, ...]`.
 
     Attributes:
-        inner: what the simulator needs.
+        inner: state of the simulator.
         observation: `[B, S]` float32, the true observation of `inner`.
         time: `[B]` int32, steps since the reset.
     """
@@ -74,7 +74,7 @@ class Environment(NamedTuple):
         starts: `count -> (first, second)`, `[count, S]` observations that episodes begin with and
             those after a random action, without compiling anything; None where that needs a
             program.
-        failure: what went wrong on the host since it was last asked for, else None (`host`).
+        failure: error on the host since the last call, else None (`host`).
         notes: sentences a user should read before numbers.
         offset: `[S]`, what was subtracted from its observations (`shifted`); () for nothing.
         less: `offset -> environment`, where simulators on the host subtract it from observations

@@ -59,7 +59,7 @@ def on_device(
         simulator: its states have `obs`, `reward` and `done`; actions are in [-1, 1].
         max_episode_steps: the time limit.
         version: version of the simulator, in words.
-        seen: what a policy sees of `obs`, `[..., S]`.
+        seen: the policy's observation from `obs`, `[..., S]`.
     """
 
     def reset(key: jax.Array, batch: int) -> EnvironmentState:

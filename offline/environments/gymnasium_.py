@@ -50,7 +50,7 @@ def from_gymnasium(
         env: an id that Gymnasium knows, an environment, or a function of no arguments that makes
             one. Copies of an environment are made by its registered id, else by `copy.deepcopy`;
             of an `AsyncVectorEnv`, give the function.
-        name: to call it by; the default is `gymnasium/<id>`, else the name of its class.
+        name: name to register; the default is `gymnasium/<id>`, else the name of its class.
         max_episode_steps: time limit; the default is that of its registration, or of a
             `gymnasium.wrappers.TimeLimit` around it.
 

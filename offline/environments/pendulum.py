@@ -90,7 +90,7 @@ class SwingUp(NamedTuple):
     """Knobs of `swing_up_policy`; scalars, or `[B]` for a quality per row.
 
     Attributes:
-        gain: how hard energy is pumped; 1 swings up, below 0.1 hardly at all.
+        gain: gain of the energy pumping; 1 swings up, below 0.1 it does not.
         noise: standard deviation of Gaussian noise on the action.
         random: probability of a uniform action instead.
     """

@@ -67,7 +67,7 @@ def register_environment(name: str, factory: Callable[[], Any]) -> None:
     """Let `make` and `--environment` know an environment of your own, in this process.
 
     Args:
-        name: to call it by; registering again replaces it.
+        name: name to register; registering again replaces it.
         factory: called without arguments each time it is made; returns an `Environment`, a
             Gymnasium environment or the id of one.
 

@@ -36,7 +36,7 @@ class Build(NamedTuple):
     Attributes:
         cart, pole: masses, kg.
         half_length: half length of the pole, m.
-        motor: which way it pushes for a positive action, 1 or -1.
+        motor: sign of the force for a positive action, 1 or -1.
     """
 
     cart: jax.Array | float = CART

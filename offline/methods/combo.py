@@ -39,8 +39,8 @@ class Combo(ModelBased):
 
     Attributes:
         weight: beta, of the conservative term.
-        num_actions: drawn for it per row from each of three: uniform, the policy at s and at s'.
-        rho: whose states it pushes down at: of the whole batch, `mixed`, or imagined ones alone,
+        num_actions: actions sampled per row from each of three: uniform, policy at s and at s'.
+        rho: the states of its penalty: of the whole batch, `mixed`, or imagined ones alone,
             `model`, as in the paper.
     """
 

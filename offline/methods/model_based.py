@@ -133,9 +133,9 @@ class ModelBased(Method):
     """MBPO's scheme; a method overrides what is its own.
 
     Attributes:
-        agent: what learns.
+        agent: the agent that is trained.
         world: world models.
-        rollouts: how often and how far they are rolled.
+        rollouts: frequency and length of model rollouts.
         real_ratio: share of a batch that comes from the dataset.
         reward, unroll: see `ModelFree`.
     """

@@ -42,7 +42,7 @@ class Mopo(ModelBased):
         penalty: lambda: reward taken off per unit of uncertainty (0.5 to 5 in OfflineRL-Kit).
         penalty_scale: unit of the uncertainty: as the model reports it (`raw`, the paper's), or its
             `mean` over the dataset, which does not depend on how targets are scaled.
-        penalty_members: whose predictions it is the largest of: all `members`', or the `elites`'.
+        penalty_members: the maximum is over all `members`, or over the `elites`.
     """
 
     name: ClassVar[str] = "mopo"

@@ -57,7 +57,7 @@ class Neubay(Method):
         agent: recurrent SAC. Without a memory (`MemoryConfig(kind="none")`) it observes the state
             only.
         world: the posterior.
-        rollouts: how logged histories are continued.
+        rollouts: continuation of logged histories.
         batch_size: timesteps of the tape of a gradient step.
         utd_ratio: gradient steps for each new timestep, real ones included.
         per_iteration: gradient steps of an iteration; the remainder is carried.

@@ -104,7 +104,7 @@ class NeubayData(NamedTuple):
     Attributes:
         logged: the dataset, cut at the time limit.
         world: with its `limit`.
-        penalty: taken from rewards per unit of spread.
+        penalty: reward penalty per unit of spread.
     """
 
     logged: LoggedHistories
@@ -120,7 +120,7 @@ class NeubayState(NamedTuple):
     """State of one seed.
 
     Attributes:
-        agent: what learns.
+        agent: the agent that is trained.
         buffer: real and imagined timesteps.
         update_budget: float32, gradient steps that the timesteps so far still allow.
         rollout_stats: statistics of the last collection's rollouts.

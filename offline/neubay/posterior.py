@@ -117,7 +117,7 @@ class Posterior(NamedTuple):
         worlds, stats: leaves `[W, ...]`.
         trained: history of the fit; None where the worlds were read from a folder.
         ensemble: settings of the world models.
-        rule: how imagined episodes end: the known rule, or settings of a learned one.
+        rule: termination of imagined episodes: the known rule, or settings of a learned one.
         ending: settings of a learned termination, or None.
     """
 

@@ -30,9 +30,9 @@ class Config:
 
     Attributes:
         start: folder of the run whose policies go on; all its training seeds do.
-        environment: to act in: as for `run offline`. Left empty: where the run was evaluated.
-        dataset: whose rows are mixed into every batch. Left empty: what the run learned from.
-        steps: in the simulator, of each seed.
+        environment: simulator, as for `run offline`. Left empty: the run's evaluation environment.
+        dataset: offline data mixed into every batch. Left empty: the run's dataset.
+        steps: environment steps per seed.
         calibrated: go on as Cal-QL, where the run is of CQL.
         seed: random seed.
         online: how acting and learning alternate.

@@ -90,7 +90,7 @@ class OnlineConfig(Acting):
     Attributes:
         batch_size: rows in a gradient step.
         looks: evaluations, evenly spread; the policy of each is kept.
-        episodes: in each evaluation, with the mean action.
+        episodes: episodes per evaluation, with the mean action.
         tape: act with actions rounded to float16 and keep the simulator's positions and velocities
             beside the rows, so that the replay buffer can be written as a tape (`data.tapes`).
     """

@@ -39,8 +39,8 @@ class Start(NamedTuple):
     Attributes:
         settings: settings of the agent, its learning rates constant.
         agent: its state, leaves `[seeds, ...]`: networks, targets, optimisers.
-        policy: what acts of it.
-        env: where it was evaluated, of a result; None of a run's folder, which names it.
+        policy: its acting part.
+        env: evaluation environment of a result; None for a run's folder, which names it.
         reward: the view of the rewards that its critics learned from.
         sha256: sha256 of the checkpoint; "" if in memory.
     """

@@ -74,9 +74,9 @@ def train(family: str, steps: int, seed: int, run: Run | None) -> Online:
 
     Args:
         family: one of `ENVIRONMENTS`.
-        steps: in the simulator.
+        steps: environment steps.
         seed: seed of the training.
-        run: whose folder keeps checkpoints; None trains in memory.
+        run: its folder keeps checkpoints; None trains in memory.
     """
     from ..agents.sac import SacConfig
     from .learner import OnlineConfig

@@ -52,14 +52,14 @@ class Online(NamedTuple):
     """What `train_online` and `finetune` return.
 
     Attributes:
-        env: where it acted.
-        agent: functions of what acts.
+        env: its environment.
+        agent: functions of the agent.
         settings: settings of the agent.
-        config: how acting and learning alternated.
+        config: alternation of acting and learning.
         trained: state and history.
-        about: what a policy's file says of method and dataset.
-        reward: the view of the rewards that was learned from.
-        before: what a fine-tuning began with, as the evaluations record it, `[seeds]` each; None
+        about: metadata of method and dataset in a policy's file.
+        reward: the reward transformation used in training.
+        before: metrics before a fine-tuning, as evaluations record them, `[seeds]` each; None
             of a training from nothing.
     """
 
@@ -96,8 +96,8 @@ class Online(NamedTuple):
         """Parameters of one seed's policy at one of the evaluations, by default the last.
 
         Args:
-            seed: which of the training seeds.
-            look: which evaluation, from 0.
+            seed: index of the training seed.
+            look: index of the evaluation, from 0.
         """
         return jax.tree.map(lambda leaf: leaf[seed, look], self.trained.state.looks)
 
@@ -143,7 +143,7 @@ def train_online(
         environment: what `make` takes. Of Gymnasium's other than MuJoCo's a state is the seed and
             the actions so far, so they must step the same when given these again.
         agent: settings of SAC or EDAC; None takes SAC with networks of 2 x 256.
-        steps: in the simulator, of each seed; rounded to whole iterations between evaluations.
+        steps: environment steps per seed; rounded to whole iterations between evaluations.
         data: a dataset, or what `load` takes, of whose rows `online.share` of every batch are.
         online: how acting and learning alternate.
         seeds: trained side by side.
@@ -196,7 +196,7 @@ def finetune(
         trained: a result of `train`, or the folder of a run; all of its training seeds that did
             not diverge go on.
         environment: as for `train_online`. None takes the one that the policies were evaluated in.
-        steps: in the simulator, of each seed; rounded to whole iterations between evaluations.
+        steps: environment steps per seed; rounded to whole iterations between evaluations.
         data: rows that `online.share` of every batch are of. None takes those that were learned
             from; with a share of 0 no data are read.
         online: how acting and learning alternate; None has no steps without learning first.

@@ -49,7 +49,7 @@ class RecurrentSacConfig:
         num_critics, subset_size: heads of the critic, and how many of them, drawn anew at every
             step, a target is the lowest of (REDQ's N and M).
         discount: gamma: what a reward one step later counts.
-        tau: how much of the networks goes into their targets at every update.
+        tau: update rate of the target networks (Polyak averaging).
         memory_lr, head_lr, alpha_lr: learning rates. The actor's two fall to zero along a cosine
             over the training.
         max_grad_norm: largest global norm of the gradient of each memory and each head.

@@ -113,7 +113,7 @@ def add(buffer: TapeBuffer, timesteps: PyTree, lengths: jax.Array) -> TapeBuffer
     """Write episodes, in order; the oldest ones make room.
 
     Args:
-        buffer: that is read.
+        buffer: the buffer to read.
         timesteps: leaves `[N, T, ...]`.
         lengths: `[N]`, how many of the `T` timesteps belong to each episode; 0 leaves one out.
 
@@ -165,7 +165,7 @@ def sample(
     """Draw episodes with replacement and lay them on a tape until it is full.
 
     Args:
-        buffer: that is read.
+        buffer: the buffer to read.
         key: consumed.
         length: timesteps `L` of the tape, static.
         weighting: every episode is as likely as another (`episode`, as published: a timestep of a

@@ -19,8 +19,8 @@ class Timestep(NamedTuple):
 
     Attributes:
         observations: `[..., D]`, all that the memory is shown.
-        actions: what was done then, `[...]` (discrete) or `[..., A]`.
-        rewards: what that brought.
+        actions: previous actions, `[...]` (discrete) or `[..., A]`.
+        rewards: rewards of these actions.
         terminations: nothing follows; there is no value to bootstrap from.
         truncations: the episode was cut; a value would follow.
         real: from the dataset (True) or imagined.

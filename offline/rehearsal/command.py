@@ -34,17 +34,17 @@ class Config:
     """A sequence of tasks, the method of their own policies, and the buffers.
 
     Attributes:
-        sequence: made on the spot: `plane-goals`, `pendulum-angles` (rewards differ) or
+        sequence: generated: `plane-goals`, `pendulum-angles` (rewards differ) or
             `runner-builds` (dynamics differ); or `files`, those of `data`.
         data: with `files`, a dataset for each task, in their order.
         environments: with `files`, a simulator for each task; none where the datasets name them.
         rows: rows of each generated task.
-        method: that trains each task's own policy.
+        method: method that trains each task's own policy.
         steps: gradient steps of each task's own policy.
         hidden_dims: its networks, where the method has this setting; () keeps the method's.
         tau: rate of its target networks, where the method has this setting; None keeps the
             method's.
-        buffers: what is kept, and the network that rehearses it.
+        buffers: contents of the buffers, and the network that rehearses them.
         seeds: trained side by side.
         seed: random seed.
     """

@@ -26,7 +26,7 @@ class Continual(NamedTuple):
         returns: `[arms, T, T, seeds]`, after task i in task j; NaN where j comes later than i.
         own: `[T, seeds]`, what each task's own policy earns in it.
         random: `[T]`, what uniform actions earn.
-        kept: by arm the rows in the buffers, `[seeds, count]` of every task.
+        kept: rows in the buffers by arm, `[seeds, count]` of every task.
         actors: parameters of the network, leaves `[arms, seeds, ...]`.
         scaler: scaler of observations.
         act: policy of `TaskPolicy`.

@@ -51,8 +51,8 @@ class ContinualConfig:
     """How rows are kept and rehearsed.
 
     Attributes:
-        rules: which rows a buffer keeps. Every pair of a rule and `stored` is an arm.
-        stored: whose actions it keeps, the data's or the policy's.
+        rules: rules that select a buffer's rows. Every pair of a rule and `stored` is an arm.
+        stored: the actions in a buffer, the data's or the policy's.
         bounds: two more arms: `nothing` is kept, and `everything`, with the policy's actions.
         share: share of a task's rows in its buffer.
         rehearsed: share of a batch that is of the buffers, once there are any.

@@ -49,13 +49,13 @@ class PgdConfig:
     asked for; and the sampler has twice the steps.
 
     Attributes:
-        guidance: which rule.
+        guidance: guidance rule.
         guidance_scale: lambda; 0 is unguided diffusion. The published rule overshoots beyond about
             0.5 at 256 steps: its pushes shrink with the step's number, the noise far faster.
         sampler: 256 steps are published, the default has half of them; what fewer cost is
             `sampler_steps`'s report. A `JumpConfig` is a student's. With fewer the same
             coefficient guides less, unless `guidance.reference_steps` is set.
-        windows: drawn per refresh.
+        windows: number of windows sampled per refresh.
         steps: gradient steps per refresh.
         real_ratio: share of a batch that comes from the dataset.
         lifetime: number of refreshes whose data are kept.

@@ -73,7 +73,7 @@ class RelabelConfig:
             path down by its worst step, as often as the threshold is smaller than the disagreement:
             paths are drawn again with such weights. A single network never disagrees.
         uncertainty_quantile: see there; 1 is the largest disagreement on the data.
-        termination: by the `known` rule of the environment, if there is one, or always `learned`.
+        termination: the `known` rule of the environment, if there is one, or always `learned`.
     """
 
     relabel_with: By = "ensemble"
@@ -107,7 +107,7 @@ class Relabeller(NamedTuple):
             function.
         params: handed to it.
         uncertainty_threshold: `[]`, the disagreement beyond which a step is unknown.
-        beyond_threshold: what is done about such steps.
+        beyond_threshold: treatment of such steps.
         batch: paths side by side at most.
     """
 
@@ -199,8 +199,8 @@ def fit_relabeller(
     """Fit the model of a configuration to the rows of a dataset.
 
     Args:
-        rows: what the diffusion model was fitted to, on the host.
-        config: which model, and what is done with steps beyond its threshold.
+        rows: training rows of the diffusion model, on the host.
+        config: the model, and the treatment of steps beyond its threshold.
         key: consumed.
         termination: the environment's rule; None learns one where the rows have terminations.
         stage, context: as for `train_loop`.
@@ -284,7 +284,7 @@ def settle(
     finite counts as unknown, whatever is done about the rest.
 
     Args:
-        beyond_threshold: what is done with steps whose disagreement is above the threshold.
+        beyond_threshold: treatment of steps whose disagreement exceeds the threshold.
         threshold: `[]`.
         found: that of a `Relabeller`.
         valid: `[B, T]` bool: steps that counted before.

@@ -55,8 +55,8 @@ class SyntherConfig:
 
     Attributes:
         network: the denoiser, a residual MLP.
-        training: how it is trained.
-        sampler: how transitions are drawn from it.
+        training: settings of its training.
+        sampler: settings of its sampler.
         edm: noise levels and how they are weighted.
         student: student of the denoiser; where there is one it draws the transitions, in a few
             jumps.

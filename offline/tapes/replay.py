@@ -65,7 +65,7 @@ def replay(tape: Tape, place: Any = "tape") -> Replayed:
     """Step the simulator along a tape.
 
     Args:
-        tape: what to play.
+        tape: the tape to replay.
         place: place of the tape, for messages.
 
     Raises:

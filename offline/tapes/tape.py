@@ -31,13 +31,13 @@ class Tape(NamedTuple):
     """A dataset as its simulator's inputs; `N` rows, `E` episodes, `K` snapshots.
 
     Attributes:
-        environment: where it is replayed, `mujoco/Hopper-v4`.
+        environment: simulator of the replay, `mujoco/Hopper-v4`.
         actions: `[N, A]` float16, in [-1, 1].
         lengths: `[E]` int32, rows of each episode.
         states: `[K, Q + V]` float64, positions and velocities before rows 0, 20, 40, ... of each
             episode.
         returns: `[E]` float64, undiscounted, of the replay on the machine that made the tape.
-        facts: how the rows came about; nothing that depends on when.
+        facts: origin of the rows, without dates.
     """
 
     environment: str

@@ -186,7 +186,7 @@ def expanded(
     Args:
         transitions: on the host.
         backtrack: m.
-        rows: which transitions are predicted.
+        rows: indices of the predicted transitions.
         last: predict the last change only, `s_{t + 1} - s_t`.
 
     Returns:

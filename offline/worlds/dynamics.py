@@ -148,11 +148,11 @@ def learned_dynamics(
         reward: known function of the same arguments; None uses the ensemble's reward head.
         disagreement: reported as the step's uncertainty, from every elite's prediction. None
             reports zero and evaluates one elite per row only, which is `E` times less work.
-        penalty_members: whose predictions `disagreement` is given: the elites', or all members'
+        penalty_members: the members passed to `disagreement`: the elites, or all members
             (MOPO).
         normalised: give `disagreement` predictions in the units of the targets (NEUBAY) and not
             in data units.
-        noise: in `sample_elites`, does every elite draw its `own`, or is one draw `common` to
+        noise: in `sample_elites`, every elite has its `own` sample, or one sample is `common` to
             them, so that they differ by their predictions only? `none`: predictions are means.
 
     Raises:
@@ -241,8 +241,8 @@ class Uncertainty(NamedTuple):
     """Which uncertainty a step of the model reports.
 
     Attributes:
-        of: what members' means and deviations `[N, B, O]` come to, `[B]`.
-        members: whose predictions those are.
+        of: function of members' means and deviations `[N, B, O]`, `[B]`.
+        members: the members of these predictions.
         normalised: in the units of the targets, not of the data.
         stops: end a rollout beyond `limit_scale` times the largest on the dataset.
         measured: also measure the mean on the dataset, `Imagination.typical`.

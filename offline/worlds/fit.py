@@ -47,9 +47,9 @@ class WorldEnsemble(FieldEnsemble):
     """An ensemble in whose rollouts episodes end.
 
     Attributes:
-        termination: by the `known` rule of the environment, or by a `learned` classifier, which
+        termination: the `known` rule of the environment, or a `learned` classifier, which
             also takes the rule's place where none is known.
-        ending: that classifier.
+        ending: settings of that classifier.
     """
 
     termination: Literal["known", "learned"] = "known"
@@ -121,7 +121,7 @@ class FittedDataset(NamedTuple):
     """A dataset with the world models fitted to it.
 
     Attributes:
-        dataset: where the rows come from.
+        dataset: source of the rows.
         env: the true environment.
         fitted: world models; one per seed, or one for all.
         config: their settings.

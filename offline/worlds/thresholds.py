@@ -72,7 +72,7 @@ def uncertainty_threshold(worlds: FittedWorlds, data: Dataset, quantile: float =
 
     Args:
         worlds: result of `fit_world_models`.
-        data: what they were fitted to.
+        data: their training data.
         quantile: quantile of the members' spread (`spread_of_means`, normalised) over its rows; 1.0
             is the maximum, NEUBAY's main setting.
 

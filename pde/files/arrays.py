@@ -214,7 +214,7 @@ def _check_reading(
         path: for messages.
         shape: shape of `u`.
         axes: number of spatial axes, as given.
-        space: as taken.
+        space: number of spatial axes used.
         names: names of channels, as given; as many as the third axis has points settle it.
     """
     if len(shape) - space == 2 or names == shape[2] > 1:

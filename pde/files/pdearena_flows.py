@@ -151,7 +151,7 @@ def write_pdearena_flows(
         chunks: chunks of `generate`; fields `[b, frames, 1, N, N]`, vorticity.
         split: train, valid or test.
         parameter: the name of the equation's parameter.
-        equation: that was solved.
+        equation: the equation solved.
     """
     path = Path(path)
     if split not in SPLITS:

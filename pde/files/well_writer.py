@@ -55,7 +55,7 @@ def write_well(
         name: name of the set; that of the file unless given.
         parameter: the name of the equation's parameter.
         channels: a name for each of `C`.
-        equation: that was solved, kept as an attribute.
+        equation: the equation solved, stored as an attribute.
         dtype: data type of fields, scalars and axes; the schema's is float32.
         constant: channels that are constant in time, by number: written once for all frames
             (`time_varying` false), a vector where all of its components are.

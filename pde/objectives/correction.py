@@ -23,7 +23,7 @@ class Correction(OneStepObjective):
     """Predict a change, then look at it and predict again.
 
     Attributes:
-        second: what the second call predicts: the `change` again, or the `error` of the first.
+        second: prediction of the second call: the `change` again, or the `error` of the first.
     """
 
     second: Literal["change", "error"] = "change"

@@ -186,7 +186,7 @@ class OneStepObjective(StepObjective):
     """What the losses of one-step objectives have in common.
 
     Attributes:
-        loss: what is averaged: `squared` differences of scaled changes; `relative_l1`, absolute
+        loss: averaged error: `squared` differences of scaled changes; `relative_l1`, absolute
             ones of the fields over the mean size of the true one, channel by channel (Poseidon's
             and DRIFT-Net's is by groups of channels, a velocity being one).
         frequency_weight: weight of `frequency_error`, which is added, on periodic fields;

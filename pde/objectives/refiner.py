@@ -50,7 +50,7 @@ class Refiner:
             *variance*: the released code calls it `min_noise_std` and uses it as one.
         max_noise_variance: variance of the first refinement's noise, the others lying geometrically
             between; None for the paper's, `min_noise_variance ** (1 / K)`.
-        form: what the network predicts: `v` (released code) or the `noise` (paper's pseudo-code).
+        form: the network's prediction: `v` (released code) or the `noise` (paper's pseudo-code).
         first: the second input of the first prediction: `noise` (released code) or `zeros`.
         first_share: share of training samples at the first prediction; None for 1 / (K + 1).
         first_weight: weight of their loss.
