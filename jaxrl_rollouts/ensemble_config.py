@@ -28,50 +28,49 @@ PETS_DECAY = (2.5e-5, 5e-5, 7.5e-5, 7.5e-5, 1e-4)  # of four hidden layers and t
 
 @dataclass(frozen=True)
 class EnsembleConfig:
-    """A Gaussian ensemble and how it is fitted. Defaults: MBPO/MOPO's (PETS architecture).
+    """A Gaussian ensemble and its fit. Defaults: MBPO/MOPO's (PETS architecture).
 
     Attributes:
-        members: networks.
+        members: number of networks.
         elites: number of members used: those with the lowest holdout error.
         hidden_dims: widths of the layers of a member.
         activation: swish, relu, leaky_relu or gelu.
         layer_norm: layer normalisation before each activation.
         initialiser: initialiser of the weights: `truncated_normal`, std `1 / (2 sqrt(fan_in))`
             (PETS), or `uniform`, `+-1 / sqrt(fan_in)` (torch's, NEUBAY).
-        biases: start at `zero`, or at `uniform`, `+-1 / sqrt(fan_in)` (torch's).
-        variance: learned for every `row` with its mean, or one for each `output`. A likelihood
-            counts a row the less the wider its normal is: right where rows are noisy; where some
-            are merely hard (contacts of a simulator) it gives up on those, and means fitted with
-            one variance, by least squares, are truer.
-        beta: rows count by their variance to this power, which is not differentiated (beta-NLL,
+        biases: initial biases: `zero`, or `uniform`, `+-1 / sqrt(fan_in)` (torch's).
+        variance: predicted for every `row`, or one constant for each `output`. The likelihood
+            gives rows with a larger predicted variance less weight. This suits noisy data. On
+            deterministic simulators it neglects rows that are hard to fit (contacts); one variance
+            per output (least squares) then gives more accurate means.
+        beta: rows are weighted by their variance to this power, without gradient (beta-NLL,
             Seitzer et al. 2022, arXiv 2203.09168): 0 is the likelihood; 1 fits means by least
-            squares and still learns a variance for every row; 0.5 is theirs.
-        learned_bounds: learn where the log-variance is clamped, pulled together with weight
-            `bound_weight`; else `log_var_low` and `log_var_high` stay, as they do where there is
-            one variance for each output.
-        log_var_low, log_var_high: the log-variance is clamped between them.
-        bound_weight: weight of the loss that pulls learned bounds together, beside twice the
+            squares and still learns a variance for every row; 0.5 is the paper's.
+        learned_bounds: learn the clamping bounds of the log-variance, with a loss of weight
+            `bound_weight`; else `log_var_low` and `log_var_high` are fixed, as they are with one
+            variance per output.
+        log_var_low, log_var_high: bounds of the log-variance.
+        bound_weight: weight of the loss on the distance of the learned bounds, beside twice the
             log-likelihood.
-        input_clip: inputs (standardised, for a world model) are cut at plus and minus this, so
-            that nothing far outside the data is asked for what no row has taught (10 in RAVL's
-            code). None leaves them.
-        bootstrap: give each member rows drawn with replacement; else all see the same.
+        input_clip: inputs (standardised, for a world model) are clipped at plus and minus this,
+            to limit extrapolation far outside the data (10 in RAVL's code). None: no clipping.
+        bootstrap: each member is fitted to rows sampled with replacement; else all to the same.
         lr: learning rate of Adam.
         lr_drop: factor applied to the rate, once, when `patience` runs out before
-            `min_epochs`; patience then starts anew (0.3 in RAVL's code). None keeps the rate.
-        cosine: the rate falls to 0 along a cosine over `max_epochs`, epoch by epoch.
-        weight_decay: one for all layers, or one each; the default's five are spread over networks
-            of another depth.
-        decay: is the decay part of the gradient that Adam scales (`coupled`: PETS, MOPO, RAVL,
-            MOBILE), or a step of its own (`decoupled`: AdamW, NEUBAY)?
+            `min_epochs`; patience then restarts (0.3 in RAVL's code). None keeps the rate.
+        cosine: cosine decay of the rate to 0 over `max_epochs`, epoch by epoch.
+        weight_decay: one value for all layers, or one each; the default's five are interpolated
+            for networks of another depth.
+        decay: weight decay as part of the gradient that Adam scales (`coupled`: PETS, MOPO, RAVL,
+            MOBILE), or as a separate step (`decoupled`: AdamW, NEUBAY).
         batch_size: rows in a gradient step.
-        max_epochs: passes over the rows, at most.
+        max_epochs: largest number of passes over the rows.
         min_epochs: passes before patience may end the fit (350 in RAVL's code).
         patience: epochs without an improvement of any member after which the fit ends.
-        selection_metric: metric of snapshots on the holdout: squared error of its means (`mse`),
-            or its likelihood (`nll`).
-        improvement: how much a member has to improve on its snapshot: a share of its error, or
-            nats of its likelihood.
+        selection_metric: holdout metric that selects a member's weights: squared error of the
+            means (`mse`), or negative log-likelihood (`nll`).
+        improvement: least improvement that counts: a fraction of the error, or nats of the
+            likelihood.
         holdout_fraction: fraction of the rows on which members are evaluated.
         holdout_rows: largest number of those rows.
     """

@@ -40,30 +40,30 @@ def choose(
     """Say which of several trained policies are better than the log they come from, without a
     simulator: deploy, try first, undecided or do not deploy, with a reason for each.
 
-    A value is the discounted sum of rewards from where the log's episodes start. It is estimated
-    in world models that no training has used, each fitted to half of the episodes; fitted Q
-    evaluation stands beside it. Before a policy is compared with the log, clones of the log's own
-    parts are valued the same way: the error there widens the intervals, and where it is too large
-    there is no verdict. Takes minutes: every estimator is fitted first.
+    This is off-policy evaluation. A policy's value is the discounted sum of rewards from the
+    start states of the log's episodes. It is estimated in world models that no training has used,
+    each fitted to half of the episodes, and by fitted Q evaluation. As a check, the values of
+    behaviour clones of parts of the log are estimated too. Their errors widen the intervals; if
+    they are too large there is no verdict. Takes minutes: every estimator is fitted first.
 
     Args:
-        runs: folders of runs, or of the policies they trained, all training seeds of which are
-            compared; or files of DOPE's policies, .npz, and of D4RL, whose behaviour is taken.
-        data: the log: a file or a name, as for `run offline`. Left out: what the runs learned from.
+        runs: folders of runs, or of their policies, of which all training seeds are compared; or
+            policy files of DOPE (.npz), or of D4RL, of which the behaviour policy is used.
+        data: the log: a file or a name, as for `run offline`. Left out: the runs' dataset.
         estimators: models (any policy), fqe (policies without a memory), is (importance sampling),
-            dr (doubly robust, with fqe) and dice (visits, no memory). is and dr take policies that
-            draw their actions (SAC, CQL and what is built on them), and all estimators value them
-            so. The first of models and fqe gives the interval and the verdict; fqe does where the
-            models fail the check and it passes.
-        preset: preset of the estimators' networks: smoke (shows that it runs), small, long.
+            dr (doubly robust, with fqe) and dice (density ratio, no memory). is and dr need
+            policies with a density (SAC, CQL and methods on them); all estimators then evaluate
+            sampled actions. The first of models and fqe gives the interval and the verdict, or fqe
+            if the models fail the check and it passes.
+        preset: preset of the estimators' networks: smoke (a test run), small, long.
         level: level of the intervals.
-        trials: also print which so many policies to try in the true environment.
-        discount: left out, that of the trainings.
-        undiscounted: sum rewards as they are, to the end of the longest episode; models only.
-        best: the policies of the best evaluations, where a simulator chose such.
+        trials: number of policies to recommend for a test in the true environment.
+        discount: discount factor; left out, that of the trainings.
+        undiscounted: sum rewards without discount, over the longest episode; models only.
+        best: compare the policies of the best evaluations, if a simulator selected them.
         seed: random seed.
-        models: a folder that keeps the fitted world models for the next call.
-        truth: afterwards play each policy for so many episodes in the data's environment, and score
+        models: folder that stores the fitted world models for the next call.
+        truth: then evaluate each policy for so many episodes in the data's environment, and score
             the estimates by DOPE's metrics: error, rank correlation, regret@1, coverage.
         environment: environment of `truth`; left out, the one that the data declare.
         out: the JSON file to write, with a table .csv and a picture .png beside it.

@@ -55,28 +55,27 @@ class Config:
     """One dataset and one method.
 
     Attributes:
-        dataset: `pendulum-mixed` (made on the spot), a file in D4RL's, Minari's or NeoRL's
+        dataset: `pendulum-mixed` (generated), a file in D4RL's, Minari's or NeoRL's
             layout, or a name such as `hopper-medium-v2` or `hopper-medium-mini-v1`.
         method: the method to train; its settings are options too.
-        environment: of the evaluation: a name that `data collect` knows, any id of Gymnasium's or
-            gymnax's, package.module:factory, or none to train without a simulator. Left empty: what
-            the dataset says it is from; where it says nothing, none.
-        seeds: trained side by side.
+        environment: evaluation environment: a built-in name (as in `data collect`), an id of
+            Gymnasium or gymnax, package.module:factory, or none to train without a simulator. Left
+            empty: the environment that the dataset declares, else none.
+        seeds: number of seeds trained side by side.
         seed: random seed.
         evaluations: number of evaluations, evenly spread over the training.
         episodes: episodes per evaluation and seed.
-        action_low: lower bounds of the actions in the file, one number or one for each entry; they
-            are rescaled from there to [-1, 1]. Left empty: what the file declares, else -1 and 1.
+        action_low: lower bounds of the actions in the file, one number or one per entry; actions
+            are rescaled to [-1, 1]. Left empty: the file's declared bounds, else -1 and 1.
         action_high: upper bounds.
-        max_episode_steps: time limit of episodes in a file that does not mark where it cut them.
-        cut_mismatches: end episodes of the file where next_observations are not the row that
-            follows.
-        stream: leave the rows on the disk and read them while training: `auto`, where they do not
+        max_episode_steps: time limit of episodes, for a file that does not mark truncations.
+        cut_mismatches: end episodes where next_observations differ from the following row.
+        stream: leave the rows on disk and read them while training: `auto`, if they do not
             fit into memory; `always`; `never`. For files in D4RL's layout, and methods without a
             world model.
         arms: settings trained side by side in one program, `expectile=0.7 expectile=0.9,beta=1`:
-            coefficients of the method, an arm each, with the numbers of a run of its own. The
-            report is a row for each arm.
+            coefficients of the method. Each arm has the results of a separate run, and a row in
+            the report.
     """
 
     dataset: str = PENDULUM
@@ -245,7 +244,7 @@ def opened(config: Config) -> Dataset:
 
 
 def prepare(config: Config) -> list[str]:
-    """Read the dataset and make its environment; what they are, for people."""
+    """Read the dataset and make its environment; returns a description of both."""
     declared = config.environment or config.action_low or config.max_episode_steps
     asks = type(config.method).check_dataset is not Method.check_dataset
     if config.dataset in MADE and not declared and not asks:

@@ -44,11 +44,11 @@ class TrainConfig:
     Attributes:
         file: trajectories in the layout of PDEArena (on one axis or NavierStokes2D), The Well,
             PDEBench, PDEgym or APEBench, or a plain array (.npy, .npz with u, dt, dx, ...); a
-            folder, a pattern, or several with commas between. Channels that are constant in time
-            (a force, a mask) are seen and not predicted.
+            folder, a pattern, or several separated by commas. Channels that are constant in time
+            (a force, a mask) are inputs and not predicted.
         test: another file, to test on; left out, `test` of a folder in The Well's layout, else the
             last trajectories of `file`, or the last frames of a single one.
-        test_share: their share.
+        test_share: share of these test trajectories.
         objective: mse, pushforward, unrolled, sobolev, correction, refiner or crps, and its
             settings.
         network: resnet, unet, convnext, fno, transolver, or of two axes drift and poseidon, and its
@@ -57,40 +57,40 @@ class TrainConfig:
         batch: windows per gradient step.
         lr: learning rate after the warm-up.
         precision: precision of the network's computations in training: float32 or bfloat16.
-        remat: gradients window by window, activations computed again: for large grids.
+        remat: compute gradients window by window and recompute activations, for large grids.
         shard: axis split over devices: seeds; batch, the windows of each step, for one seed; or
             the first axis of space, for large grids.
         seeds: emulators trained side by side.
         seed: random seed.
-        validation_share: share of the training trajectories on which the error is measured while
-            training and the best weights are chosen; 0 for none.
-        history: frames an emulator sees.
+        validation_share: share of the training trajectories used to measure the error during
+            training and to select the best weights; 0 for none.
+        history: number of input frames.
         stride: frames of the file per step.
-        strides: step sizes to train on side by side, in frames, 1 first; `pde roll --members` then
+        strides: step sizes trained side by side, in frames, 1 first; `pde roll --members` then
             compares rollouts of each.
         conditions: further inputs: dt, dx and parameters of the file; left out, those
             that differ between trajectories.
-        stream: leave the fields on the disk and read windows while training: auto, where they do
+        stream: leave the fields on disk and read windows while training: auto, if they do
             not fit into memory; always; never.
         on_divergence: treatment of a seed whose loss becomes non-finite: drop it and go on with the
             others, or raise.
-        horizon: steps of the test rollouts; left out, as long as the test trajectories are.
-        baselines: beside persistence: linear, the best linear map per wavenumber; low_pass, a
-            one-step emulator cut off where its error in training exceeds the field (with a
-            refiner, one is trained for it and reported uncut as well; between walls only uncut);
-            solver, where the equation is known.
-        equation: equation of the file, where it does not name it: windows are then moved only along
-            axes along which it is the same everywhere.
-        shift_axes: axes, from 0, along which windows are moved instead: those along which the
-            equation is the same everywhere and whose ends are joined.
+        horizon: steps of the test rollouts; left out, the length of the test trajectories.
+        baselines: in addition to persistence: linear, the best linear map per wavenumber; low_pass,
+            a one-step emulator, truncated in Fourier space where its training error exceeds the
+            field (with a refiner, it is trained and also reported without truncation; between
+            walls only without); solver, where the equation is known.
+        equation: equation of the file, if the file does not name it: windows are then shifted only
+            along axes of translation invariance.
+        shift_axes: axes, from 0, along which windows are shifted instead: periodic axes along which
+            the equation is translation-invariant.
         boundaries: periodic, wall, open, neumann or dirichlet=VALUE, for all axes or one for each
-            (LOW|HIGH where its ends differ), where the file does not have it, as plain arrays.
-        dt: time between frames, where the file does not have it.
-        dx: distance between points, for all axes or one for each, where the file does not have it.
+            (LOW|HIGH if its ends differ), if the file does not have it, as plain arrays.
+        dt: time between frames, if the file does not have it.
+        dx: distance between points, for all axes or one for each, if the file does not have it.
         axes: number of spatial axes, for a plain array with an ambiguous shape.
         every: keep every so many frames of the file, the first included; `stride` keeps the others
             as starts of windows.
-        channels: names of those to keep; left out, all.
+        channels: names of the channels to use; left out, all.
     """
 
     file: str = ""

@@ -172,7 +172,7 @@ def resume(
     longer: int = 1,
     dataset: Path | None = None,
 ) -> None:
-    """Go on with an interrupted run from its newest checkpoints, or train on after its end.
+    """Resume an interrupted run from its newest checkpoints, or train a finished one longer.
 
     On CPU and with the same versions the result is bitwise that of the uninterrupted run.
 
@@ -180,10 +180,10 @@ def resume(
         run: the run folder.
         publish: also copy report and pictures to this folder.
         logger: loggers of metrics (jsonl, csv, tensorboard, wandb), if they change.
-        trust: code that the run may import, package.module:factory; a folder may name anybody's.
+        trust: code that the run may import, package.module:factory, since folders can name any.
         progress: show progress.
-        longer: train so many times as long as the run was to, with so many times as many looks;
-            goes on from the last checkpoint, and gives the run that was begun so long.
+        longer: multiply the planned length of the training and the number of evaluations; continues
+            from the last checkpoint, with the result of a run started with this length.
         dataset: new path of the data file, if it was moved; its content has to be the same.
     """
     folder = RunFolder.open(run)

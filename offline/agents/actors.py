@@ -1,6 +1,6 @@
-"""What SAC's policy can be: a tanh-squashed normal, or a flow.
+"""SAC's policies: a tanh-squashed normal, or a flow.
 
-`make_sac` asks of it what an `Actor` holds and nothing else, so methods take either unchanged.
+`make_sac` uses only the functions of an `Actor`, so methods work with either.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def inputs(*sizes: int) -> tuple[jax.ShapeDtypeStruct, ...]:
 
 @dataclass(frozen=True)
 class ActorConfig:
-    """Which policy; its networks are as wide as the agent's. See `flow_actor` for the flows.
+    """Kind of policy; its networks have the agent's widths. See `flow_actor` for the flows.
 
     Attributes:
         kind: a tanh-squashed normal (`gaussian`), a flow whose network is its velocity (`plain`),
             or a flow that a gate pulls towards a candidate (`gated`).
         steps: K, Euler steps of a flow.
-        log_std: log of the noise of a flow's step at which its entropy is what it is driven to,
-            where the agent's `target_entropy` does not say.
+        log_std: log standard deviation of a flow's step that defines the default target entropy,
+            if the agent's `target_entropy` is None.
         density: density of the `gaussian`: with SAC's `offset`, or `exact`; see `log_slope`.
     """
 

@@ -50,9 +50,9 @@ class SacConfig(SoftConfig):
     Attributes:
         target_entropy: target of the policy's entropy. None: minus the number of action
             dimensions; for a flow, the entropy of its whole path when its noise is `actor.log_std`.
-        eta: weight of EDAC's term, which keeps the critics' action gradients apart.
-        min_target: Bellman targets are not let below it (0 in MOBILE's code, for tasks whose
-            returns are positive). None lets them be.
+        eta: weight of EDAC's diversity term on the critics' action gradients.
+        min_target: lower bound of Bellman targets (0 in MOBILE's code, for tasks whose
+            returns are positive). None: no bound.
         actor: kind of policy: a tanh-squashed normal, or a flow.
     """
 

@@ -34,23 +34,23 @@ class SoftConfig:
     Attributes:
         num_critics: number of critics; their minimum is bootstrapped from.
         hidden_dims: widths of all networks.
-        discount: gamma: what a reward one step later counts.
+        discount: gamma, the discount factor per step.
         tau: update rate of the target networks (Polyak averaging).
         actor_lr, critic_lr, alpha_lr: learning rates (Adam).
-        initial_alpha: the entropy's weight at the start; it is learned.
+        initial_alpha: initial weight of the entropy; it is learned.
         target_entropy: target of the policy's entropy. None: minus the number of action
             dimensions.
-        max_alpha: the entropy's weight is cut there (1 in OfflineRL-Kit), so that it cannot run
-            away with exploding values. None: no bound.
-        cosine: the actor's rate falls to 0 along a cosine over the training (MOBILE).
-        backup_entropy: bootstrap from the soft value, which counts the entropy of the next action.
-        max_q_backup: bootstrap from each critic's highest value over ten drawn next actions, then
-            the least critic; the entropy is not counted (CQL's code on AntMaze, MOBILE's on pen).
-        learn_alpha: the entropy's weight is learned; else it stays `initial_alpha`.
+        max_alpha: upper bound of the entropy's weight (1 in OfflineRL-Kit), against divergence
+            together with the values. None: no bound.
+        cosine: cosine decay of the actor's learning rate to 0 over the training (MOBILE).
+        backup_entropy: bootstrap from the soft value, which includes the next action's entropy.
+        max_q_backup: bootstrap from each critic's maximum over ten sampled next actions, then the
+            minimum over critics, without entropy (CQL's code on AntMaze, MOBILE's on pen).
+        learn_alpha: learn the entropy's weight; else it is `initial_alpha`.
         critic_norm: layer normalisation in the critics, before each activation (RLPD).
         target_critics: number of critics, sampled at every step, over which the Bellman target
-            takes the minimum; the policy then climbs the mean of all (REDQ, and RLPD with 2 of 10).
-            None: the minimum of all for both.
+            takes the minimum; the policy then maximises the mean of all (REDQ, and RLPD with 2 of
+            10). None: the minimum of all for both.
     """
 
     num_critics: int = positive(2)

@@ -52,17 +52,16 @@ class Rollouts:
     """Cadence of model rollouts; defaults are RAVL's.
 
     Attributes:
-        length: most steps of a rollout.
-        batch_size: rollouts of an epoch, from states of the dataset.
+        length: largest number of steps of a rollout.
+        batch_size: rollouts per epoch, from states of the dataset.
         retain_epochs: epochs whose imagined rows are kept.
-        every: gradient steps of an epoch.
-        member: draw the member that moves a row at each `step` (MBPO), or once per `trajectory`.
+        every: gradient steps per epoch.
+        member: sample a row's ensemble member at each `step` (MBPO), or once per `trajectory`.
         adaptive: end a rollout where the uncertainty exceeds its largest value on the dataset
             (NEUBAY): the method's own uncertainty, else the spread of the elites' means.
-        early_exit: check every so many steps whether all rows have ended.
-        keyframe_share: share of the rollouts that begin before a high reward; 0 measures its depth
-            only.
-        keyframe_lead: rows before it, at most.
+        early_exit: number of steps between checks whether all rows have ended.
+        keyframe_share: share of rollouts that begin before a high reward; 0 only measures depths.
+        keyframe_lead: largest number of rows before it.
     """
 
     length: int = positive(5)
@@ -130,11 +129,11 @@ class ModelBasedState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelBased(Method):
-    """MBPO's scheme; a method overrides what is its own.
+    """MBPO's scheme; methods override parts of it.
 
     Attributes:
         agent: the agent that is trained.
-        world: world models.
+        world: ensemble of world models.
         rollouts: frequency and length of model rollouts.
         real_ratio: share of a batch that comes from the dataset.
         reward, unroll: see `ModelFree`.
@@ -150,10 +149,10 @@ class ModelBased(Method):
     reward: RewardView = "raw"
     unroll: int = positive(1)
 
-    # What a method may say of its own ------------------------------------------------------------
+    # What a method may override ------------------------------------------------------------------
 
     def uncertainty(self) -> Uncertainty | None:
-        """What the model reports of its uncertainty; None asks one member per row only."""
+        """The model's uncertainty measure; None evaluates one member per row only."""
         return None
 
     def sampling(self) -> Noise:

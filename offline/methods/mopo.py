@@ -39,9 +39,9 @@ class Mopo(ModelBased):
     """MOPO's settings.
 
     Attributes:
-        penalty: lambda: reward taken off per unit of uncertainty (0.5 to 5 in OfflineRL-Kit).
-        penalty_scale: unit of the uncertainty: as the model reports it (`raw`, the paper's), or its
-            `mean` over the dataset, which does not depend on how targets are scaled.
+        penalty: lambda: reward penalty per unit of uncertainty (0.5 to 5 in OfflineRL-Kit).
+        penalty_scale: unit of the uncertainty: the model's (`raw`, the paper's), or its
+            `mean` over the dataset, which is independent of the scaling of targets.
         penalty_members: the maximum is over all `members`, or over the `elites`.
     """
 

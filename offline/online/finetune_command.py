@@ -26,16 +26,16 @@ from .train import FINETUNE, finetune
 
 @dataclass(frozen=True)
 class Config:
-    """One run, and how it goes on.
+    """Fine-tuning of one run.
 
     Attributes:
-        start: folder of the run whose policies go on; all its training seeds do.
+        start: folder of the run whose policies are fine-tuned, with all training seeds.
         environment: simulator, as for `run offline`. Left empty: the run's evaluation environment.
         dataset: offline data mixed into every batch. Left empty: the run's dataset.
         steps: environment steps per seed.
-        calibrated: go on as Cal-QL, where the run is of CQL.
+        calibrated: continue as Cal-QL, if the run is of CQL.
         seed: random seed.
-        online: how acting and learning alternate.
+        online: alternation of acting and learning.
     """
 
     start: str = ""

@@ -42,17 +42,17 @@ from .rows import Known, Prior, known_of, logged, mix_of, mixed
 
 @dataclass(frozen=True, kw_only=True)
 class Acting:
-    """How acting and learning alternate.
+    """Alternation of acting and learning.
 
     Attributes:
-        environments: copies of the simulator side by side.
-        rows: steps in all of them together between two blocks of gradient steps.
-        warmup: steps before anything is learned: of uniformly random actions, or of the policy that
-            was trained before.
-        update_ratio: gradient steps for each step in the simulator (UTD).
-        share: share of a batch sampled from the dataset, where there is one; rounded to whole rows.
-            None: every row of dataset and replay buffer is as likely.
-        capacity: rows that the replay buffer keeps; None keeps all.
+        environments: parallel copies of the simulator.
+        rows: environment steps in all copies together between two blocks of gradient steps.
+        warmup: environment steps before training: with uniformly random actions, or with the
+            pretrained policy.
+        update_ratio: gradient steps per environment step (UTD).
+        share: share of a batch sampled from the dataset, if there is one; rounded to whole rows.
+            None: rows are sampled uniformly from dataset and replay buffer together.
+        capacity: size of the replay buffer in rows; None keeps all.
     """
 
     environments: int = positive(10)

@@ -26,19 +26,19 @@ def make(
     steps: int = 1_000_000,
     progress: bool = True,
 ) -> None:
-    """Make a dataset of D4RL's recipe: train SAC in MuJoCo, and write what it did as a tape.
+    """Make a dataset by D4RL's recipe: train SAC in MuJoCo, and write its episodes as a tape.
 
-    Stopped with Ctrl-C, the same command goes on where it was. The datasets of one environment,
-    seed and number of steps share the training.
+    After Ctrl-C the same command resumes. The datasets of one environment, seed and number of
+    steps share the training.
 
     Args:
         name: halfcheetah, hopper or walker2d, with -random (uniform actions), -medium (the first
             policy at a third of D4RL's expert return), -medium-replay (the replay buffer until
             then), -medium-expert (half and half) or -expert (the best policy).
         out: the tape to write, NAME.tape; left out, one in the data folder.
-        rows: transitions of the dataset.
+        rows: number of transitions of the dataset.
         seed: random seed of the training and of the episodes.
-        steps: steps of the training in the simulator.
+        steps: environment steps of the training.
         progress: show progress.
     """
     if name not in NAMES:

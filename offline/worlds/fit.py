@@ -67,10 +67,10 @@ class WorldModelConfig(WorldEnsemble):
     """An ensemble as a world model: what it predicts, and how imagined episodes end.
 
     Attributes:
-        targets: units in which it learns changes and rewards: each standardised (`change`), as
-            they are (`raw`), or changes in deviations of the `observations` (NEUBAY).
-        shared: fit one and give it to every seed; else each seed has its own.
-        elites_by: lowest one-step error on the `holdout`, or `open_loop`, over many steps.
+        targets: units of the predicted changes and rewards: each standardised (`change`), not
+            scaled (`raw`), or changes in standard deviations of the `observations` (NEUBAY).
+        shared: fit one ensemble for all seeds; else one per seed.
+        elites_by: elites have the lowest one-step error on the `holdout`, or `open_loop` error.
     """
 
     targets: Targets = "change"
@@ -92,7 +92,7 @@ class WorldModelConfig(WorldEnsemble):
             seeds: number of seeds of the training; as many models unless `shared`.
             seed: random seed.
             context: context of the run, which keeps them in its folder.
-            reward: view of the rewards that is predicted.
+            reward: transformation of the predicted rewards.
         """
         dataset, name = task.dataset, slug(task.dataset.name)
         rule = termination_of(dataset, task.env, self)

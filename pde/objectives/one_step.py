@@ -187,10 +187,10 @@ class OneStepObjective(StepObjective):
 
     Attributes:
         loss: averaged error: `squared` differences of scaled changes; `relative_l1`, absolute
-            ones of the fields over the mean size of the true one, channel by channel (Poseidon's
-            and DRIFT-Net's is by groups of channels, a velocity being one).
-        frequency_weight: weight of `frequency_error`, which is added, on periodic fields;
-            DRIFT-Net's, whose released code divides it by the number of points, where it is a
+            differences of the fields over the mean size of the true one, channel by channel
+            (Poseidon's and DRIFT-Net's is by groups of channels, a velocity being one).
+        frequency_weight: weight of the additional `frequency_error`, on periodic fields. It is
+            DRIFT-Net's; the released code divides it by the number of points, which makes it a
             millionth of the loss.
         input_noise: standard deviation of noise on the first field of a training window, in units
             of a step's change.
