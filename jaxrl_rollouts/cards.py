@@ -41,7 +41,7 @@ USE = {
 }
 LIMITS = {
     "policy": (
-        "Trained on the data above alone: nothing is known of states that are not in it. Returns "
+        "Trained on the data above only; in states outside the data it is untested. Returns "
         "are means over few episodes in the named environment, where there is one."
     ),
     "world models": "Of these data only: any other rows are refused by their sha256.",

@@ -78,7 +78,7 @@ def _nested(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 @functools.cache
 def _kinds(cls: type) -> dict[str, Any]:
-    """The types of a dataclass's fields; none where they name what only a function knows."""
+    """The types of a dataclass's fields; none where they name something local to a function."""
     try:
         return typing.get_type_hints(cls)
     except NameError:

@@ -138,7 +138,7 @@ def apply_assigned(
 def safe_min(values: jax.Array) -> jax.Array:
     """`values.min(0)` with a gradient that is safe: all of it goes to the first least member.
 
-    The gradient of `min` asks again which members equal the least, over how many do. A compiler
+    The gradient of `min` recomputes which members equal the least, over how many do. A compiler
     may compute either side anew and round it another way; then none does, and 0 / 0 is NaN.
     """
     # By index, not by equality: ties and recomputed values then have exactly one winner.

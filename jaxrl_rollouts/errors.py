@@ -155,7 +155,7 @@ class Interrupted(UserError):
 
 @contextmanager
 def foreign_code(setting: str, found: object, expected: str) -> Iterator[None]:
-    """Whatever code of somebody else's raises is one `ConfigError`; it may not end the process."""
+    """Exceptions of external code become one `ConfigError`; they may not end the process."""
     try:
         yield
     except (UserError, KeyboardInterrupt):

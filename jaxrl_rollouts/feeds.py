@@ -1,8 +1,8 @@
 """Data that do not fit into memory: what a training draws next is read while it computes.
 
-A feed stands in the place of `train_loop`'s data. It knows which rows every update will draw,
-because random streams depend on keys and not on what was learned, and reads just those, one
-iteration ahead, on a thread of its own.
+A feed stands in the place of `train_loop`'s data. The rows of every update are known ahead,
+because random streams depend on keys and not on parameters. It reads just those, one
+iteration ahead, on its own thread.
 """
 
 from __future__ import annotations

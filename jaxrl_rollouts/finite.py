@@ -80,7 +80,7 @@ class Seeds:
             if self.on_divergence == "raise" or len(self.diverged) == self.count:
                 raise DivergenceError(f"{what}; {self._kept(folder)}")
             left = self.count - len(self.diverged)
-            warnings.warn(f"{what}; the other {left} of {self.count} seeds go on", stacklevel=3)
+            warnings.warn(f"{what}; the other {left} of {self.count} seeds continue", stacklevel=3)
         return self.masked({name: value.mean(0) for name, value in metrics.items()})
 
     def masked(self, values: Mapping[str, Any]) -> dict[str, np.ndarray]:

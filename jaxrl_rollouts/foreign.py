@@ -89,7 +89,7 @@ def clean(data: Any) -> Any:
 
 
 def expanded(path: str | Path) -> Path:
-    """`path` with the user's home for `~`: the working directory where a container knows none."""
+    """`path` with the user's home for `~`: the working directory where a container has none."""
     try:
         return Path(path).expanduser()
     except RuntimeError:

@@ -58,7 +58,7 @@ def _derivative(groups: int, epsilon: float, at: tuple, along: tuple) -> tuple:
 
 
 class GroupNorm(nn.Module):
-    """`normalise` with learned gain and bias, and room for somebody else's (`[C]` each).
+    """`normalise` with learned gain and bias, and optional external ones (`[C]` each).
 
     With `scale` and `shift` the result is `(1 + scale) * normalised + shift`. Half precision is
     normalised in float32. Statistics are over the last `axes` axes before the channels.

@@ -293,7 +293,7 @@ class _Calls:
 
 
 def _whole(state: PyTree, *, seeds: int, over: Mesh | None, own: Mesh | None) -> PyTree:
-    """The state as the caller knows it; on a mesh of its own it stays there."""
+    """The state in the caller's layout; on a mesh of its own it stays there."""
     kept = own is not None and devices.of_seeds(own) and seeds % own.size == 0
     kept = over is None or (kept and not processes.several())
     return state if kept else devices.gather(state, seeds)

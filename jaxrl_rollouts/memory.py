@@ -122,6 +122,4 @@ def lacking(need: Need) -> str:
     """A sentence where there is less memory than needed, else nothing."""
     if need.total <= available(need):
         return ""
-    return (
-        "That is more than there is: lower the seeds, the networks' widths, the batch, or the rows."
-    )
+    return "More than available: lower the seeds, the networks' widths, the batch, or the rows."

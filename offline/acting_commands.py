@@ -90,7 +90,7 @@ def evaluate(
 def finite(saved: SavedPolicy) -> list[int]:
     """All training seeds but those that diverged, which are named."""
     for seed in saved.diverged:
-        print(f"note: training seed {seed} diverged and is not played", file=sys.stderr)
+        print(f"note: training seed {seed} diverged and is not evaluated", file=sys.stderr)
     seeds = [seed for seed in range(saved.facts["seeds"]) if seed not in saved.diverged]
     return seeds or [saved.facts["seeds"] - 1]  # `actor` says what is wrong with it
 
@@ -261,5 +261,5 @@ def _export_main(arguments: Sequence[str], prog: str) -> None:
     call(export, arguments or ["--help"], prog)
 
 
-EVALUATE = Command("evaluate", "Play a trained policy and print what it earns.", _evaluate_main)
-EXPORT = Command("export", "Write a trained policy as one file for jax alone.", _export_main)
+EVALUATE = Command("evaluate", "Evaluate a trained policy and print its return.", _evaluate_main)
+EXPORT = Command("export", "Export a trained policy as one file that needs only jax.", _export_main)

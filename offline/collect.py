@@ -146,7 +146,7 @@ def collect_with_states(
 
     Returns:
         The rows, and `qpos [N, Q]` and `qvel [N, V]` in double precision where the environment
-        knows them (`Environment.positions`), else nothing.
+        has them (`Environment.positions`), else nothing.
     """
     check_count("steps", steps)
     if env.positions is None:

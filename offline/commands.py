@@ -213,4 +213,4 @@ def main(arguments: Sequence[str], prog: str) -> None:
     call(commands, arguments, prog, COMMAND.summary)
 
 
-COMMAND = Command("data", "Look at offline datasets, and make them.", main)
+COMMAND = Command("data", "Inspect, make and export offline datasets.", main)

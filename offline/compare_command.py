@@ -208,4 +208,4 @@ def _main(arguments: Sequence[str], prog: str) -> None:
     call(compare, arguments or ["--help"], prog)
 
 
-COMPARE = Command("compare", "Put finished runs side by side in one table and one picture.", _main)
+COMPARE = Command("compare", "Compare finished runs in one table and one picture.", _main)

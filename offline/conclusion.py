@@ -108,7 +108,7 @@ def _members(found: Measured) -> list[str]:
     if found.imagined is None or not found.imagined.away.any():
         return []
     many = f"{found.imagined.away.sum()} of {found.imagined.by_member.size}"
-    return [f"{many} members of the world models ran away to impossible values"]
+    return [f"{many} members of the world models diverged"]
 
 
 def _world(found: Measured) -> list[str]:
@@ -119,7 +119,7 @@ def _world(found: Measured) -> list[str]:
         f"{_number(errors[s - 1])} against {_number(still[s - 1])} at step {s}"
         for s in world_is_worse(found.world)
     ]
-    return [f'the world model errs more than "nothing changes": {", ".join(shown)}'] * bool(shown)
+    return [f'world model: larger errors than "nothing changes": {", ".join(shown)}'] * bool(shown)
 
 
 def _advice(found: Measured) -> str:

@@ -246,8 +246,8 @@ def opened(config: Config) -> Dataset:
 def prepare(config: Config) -> list[str]:
     """Read the dataset and make its environment; returns a description of both."""
     declared = config.environment or config.action_low or config.max_episode_steps
-    asks = type(config.method).check_dataset is not Method.check_dataset
-    if config.dataset in MADE and not declared and not asks:
+    checks = type(config.method).check_dataset is not Method.check_dataset
+    if config.dataset in MADE and not declared and not checks:
         make(MADE[config.dataset][0])
         return []
     job = config.job()

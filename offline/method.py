@@ -142,7 +142,7 @@ class AgentConfig(Protocol):
 
 
 def first_state(agent: Agent, key: jax.Array, observations: jax.Array | Scaler) -> Any:
-    """An agent's state before it has learned anything, normalised where it asks for it.
+    """An agent's initial state, with normalised observations where its settings say so.
 
     Args:
         observations: `[N, S]` of the data, or their `fit_scaler`.

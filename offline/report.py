@@ -175,10 +175,10 @@ def note_best(report: Report, best: Best | None) -> None:
         returns = ", ".join(f"{value:.4g}" for value in best.returns)
         iterations = ", ".join(map(str, best.iterations))
         report.note(
-            "Kept besides the last policies (policy-best): of every seed that of the best "
+            "Stored besides the last policies (policy-best): each seed's policy of the best "
             f"evaluation, with returns {returns} after iterations {iterations}. They were chosen "
-            "by these returns in the true environment: the numbers are optimistic, and no offline "
-            "method could have chosen so."
+            "by these returns in the true environment: the numbers are biased upwards, and no "
+            "offline method could have made this choice."
         )
 
 
@@ -198,8 +198,8 @@ def note_environments(report: Report, settings: Iterable[Source]) -> None:
 def draw_world(report: Report, world: Quality) -> None:
     """Open-loop error growth and calibration of the world models."""
     caption = (
-        "Left: error of the learned model along logged actions, dashed that of one that says that "
-        "nothing changes. Right: how often outcomes fall inside the model's intervals, on "
+        "Left: error of the learned model along logged actions, dashed that of a model that "
+        "predicts no change. Right: how often outcomes fall inside the model's intervals, on "
         "held-out rows; on the dotted line it is calibrated, below overconfident."
     )
     titles = ("Open loop", "Calibration")
@@ -241,7 +241,7 @@ def draw_training(
         return
     caption = (
         "Left: return of the mean action. Right: the critics' value of the start states "
-        "(solid) and what the policy earns (dotted). Dashed: the behaviour, its discounted value "
+        "(solid) and the policy's true value (dotted). Dashed: the behaviour, its discounted value "
         "on the right."
     )
     titles = ("Return", "Estimated and true value")

@@ -118,7 +118,7 @@ def termination_of(
 
 
 def line_of(dataset: Dataset, env: Environment | None) -> str:
-    """What a dataset is, and where it is played, for people."""
+    """One line on a dataset and its environment."""
     where = f", played in {env.name}" if env is not None and is_simulator(env) else ""
     return f"{dataset.name}: {len(dataset.transitions.rewards):,} transitions{where}"
 
@@ -139,9 +139,9 @@ def warnings_of(
         )
     if ends := dataset.attributes.get("ends_alone"):
         facts.append(
-            f"{dataset.name}: what followed the {int(ends)} rows in which an episode ended is not "
-            "in the data: values learn these ends, models of what comes next do not see them, and "
-            "no rule of ends can be learned. Give next_observations."
+            f"{dataset.name}: the successors of the {int(ends)} terminal rows are not in the data. "
+            "Values use these terminals, dynamics models do not, and "
+            "no termination rule can be learned. Give next_observations."
         )
     if (file := dataset.rows_file) is not None:
         size = f"{file.stat().st_size / 1e9:,.3g} GB"
@@ -154,12 +154,12 @@ def warnings_of(
             facts.append(f"Actions were rescaled to [-1, 1] from {why}{text}.")
     if imagines and config is not None and not callable(termination_of(dataset, env, config)):
         why = "" if config.termination == "learned" else " (no rule is known)"
-        facts.append(f"When imagined episodes end is learned from the dataset's own ends{why}.")
+        facts.append(f"The termination of imagined episodes is learned from the dataset{why}.")
     facts += env.notes
     if not is_simulator(env):
         facts.append(
-            "Not evaluated: trained without a simulator. environment= (--environment) names one to "
-            "play in."
+            "Not evaluated: trained without a simulator. environment= (--environment) sets one to "
+            "evaluate in."
         )
     return facts
 
@@ -258,7 +258,7 @@ def check_rule(rule: Termination, environment: str, dataset: str, rows: Any) -> 
         ended = np.asarray(rule(*(jnp.asarray(column) for column in columns)))
         wrong += int((ended & going[part]).sum())
     if wrong > CONTRADICTED * max(going.sum(), 1):
-        found = f"the rule of {environment} ends {wrong:,} of {going.sum():,} rows that go on"
+        found = f"the rule of {environment} ends {wrong:,} of {going.sum():,} rows inside episodes"
         expected = "a rule that agrees with the terminations of the data"
         hint = (
             "the columns have another order or other units than that environment's; "

@@ -167,7 +167,7 @@ class Best(NamedTuple):
 class KeepBest:
     """An `evaluate` for `train_learner` that keeps the best policies; the first of equal ones.
 
-    They go into the training's checkpoints, so a resumed run knows them.
+    They are part of the training's checkpoints, so a resumed run has them.
 
     Args:
         evaluate: that records `return`; nothing is kept where there is none.

@@ -12,11 +12,11 @@ from .inspection import inspect
 from .registries import NETWORKS, OBJECTIVES
 from .roll_command import roll
 
-SUMMARY = "Make and look at fields of partial differential equations, train and roll emulators."
+SUMMARY = "Generate and inspect PDE fields; train and roll out emulators."
 # What `pde train` runs; known without importing it.
 TRAIN = ExperimentInfo(
     "pde_train",
-    "a file of fields: train an emulator, roll it over trajectories it has not seen",
+    "train an emulator on a file of fields, and roll it out on test trajectories",
     "",
     minutes={"smoke": 1, "cpu": None},
     choices={

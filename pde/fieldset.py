@@ -95,7 +95,7 @@ class Scaling(NamedTuple):
             low, high = self.shift, self.shift + SPAN / self.factor
             warnings.warn(
                 f"conditions.{name}: found {found}, expected {low:.4g} to {high:.4g}, which "
-                "networks see as 0 to 10: what they make of others is not known",
+                "networks get as 0 to 10: predictions outside are untested",
                 stacklevel=3,
             )
         return scaled

@@ -99,25 +99,25 @@ def _note(report: Report, own: TrainedEmulator, train: FieldSet, data: Holdout) 
     report.note(
         f"Trained on {train.shape[0]} trajectories of {train.shape[1]} frames, tested on "
         f"{len(data.fields.fields)} others, {data.steps} steps of {data.dt:g} in {clock}. Errors "
-        f"are in standard deviations of the training data. The emulator sees {seen}."
+        f"are in standard deviations of the training data. Its inputs are {seen}."
     )
     if own.constant:
         names = ", ".join(train.channels[i] for i in own.constant)
         report.note(
-            f"Constant in time: {names}. The network sees them at every step and does not predict "
-            "them; nothing on this page is measured on them."
+            f"Constant in time: {names}. They are inputs at every step and are not predicted; the "
+            "metrics here exclude them."
         )
     if "" in (train.boundaries or ("",)):
         report.note(
-            "It is not known what lies beyond the ends of every axis: windows were moved "
-            "around those only with shift_axes, but the network joins their ends; if "
+            "The boundaries of some axes are unknown. The network treats these axes as "
+            "periodic, and windows were shifted along them only with shift_axes. If "
             "they are walls, give --boundaries."
         )
     if {*train.boundaries} - {"", "periodic"}:
         kinds = ", ".join(kind or "unknown" for kind in train.boundaries)
         report.note(
-            f"Boundaries: {kinds}. Behind a wall the network sees zeros (a channel's mean), "
-            "behind a Dirichlet end the end's value, else the last value. Spectra between them are "
+            f"Boundaries: {kinds}. The network pads walls with zeros (a channel's mean), "
+            "Dirichlet ends with their value, others with the last value. Spectra between them are "
             "those of a cosine transform."
         )
 

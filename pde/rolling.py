@@ -195,8 +195,8 @@ def check_domain(own: TrainedEmulator, fields: FieldSet) -> None:
         theirs = ", ".join(kind or "unknown" for kind in fields.boundaries)
         ours = ", ".join(kind or "unknown" for kind in own.boundaries)
         warnings.warn(
-            f"{fields.path}: boundaries: found {theirs}, expected {ours}: the emulator goes on as "
-            "in its training data",
+            f"{fields.path}: boundaries: found {theirs}, expected {ours}: the emulator uses those "
+            "of its training data",
             stacklevel=2,
         )
     learned = np.asarray(own.extent, np.float64)
@@ -221,9 +221,7 @@ def check_out(out: Path, own: TrainedEmulator) -> None:
         raise ConfigError("--out", out.name, expected)
     if len(own.grid) > 1 and walls(own) and out.suffix != ".npz":
         kinds = ", ".join(own.boundaries)
-        expected = (
-            f"a name that ends in .npz: files of The Well are written with circles, not {kinds}"
-        )
+        expected = f"a name that ends in .npz: The Well's files have periodic axes, not {kinds}"
         raise ConfigError("--out", out.name, expected)
 
 

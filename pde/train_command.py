@@ -171,7 +171,7 @@ def run(config: TrainConfig, context: RunContext) -> Report:
     if "linear" in config.baselines and arms.periodic:
         found["linear"] = linear(arms, config.stream)
     if {"linear", "low_pass"} & {*config.baselines} and not arms.periodic:
-        notes.append("The linear map and the low-pass are left out: they need circles, not walls.")
+        notes.append("Left out: the linear map and the low-pass, which need periodic axes.")
     if "solver" in config.baselines and test_set.equation:
         found["solver"] = solver(arms)
     found["persistence"] = arms.measure("persistence", persistence(config.history), ())
@@ -219,7 +219,7 @@ def cut_note(name: str, cuts: np.ndarray, count: int) -> str:
     """Where the low-pass cuts."""
     found = sorted({int(cut) for cut in cuts})
     if found == [count]:
-        return f"The low-pass cuts nothing: no wavenumber of {name}'s step is all error."
+        return f"The low-pass truncates nothing: {name}'s error exceeds the field at no wavenumber."
     return (
         f"The low-pass drops wavenumbers from {' or '.join(map(str, found))} on, where {name}'s "
         "error after a step of training exceeds the field."

@@ -117,7 +117,7 @@ class Config:
         line: how much is timed on one axis.
         networks: in the plane, and the FNO.
         plane: how much is timed in the plane.
-        repeats: rounds in which everybody is timed once.
+        repeats: rounds in which each program is timed once.
         seeds: numbers of them that are timed side by side.
         seeds_width: width of the networks whose seeds are timed.
         torch_python: an interpreter with torch; empty leaves it out.

@@ -1,4 +1,4 @@
-"""Other people's programs, timed in interpreters of their own: their dependencies pin old ones.
+"""Other libraries' programs, timed in separate interpreters: their dependencies pin old ones.
 
 A peer is a script that imports nothing of ours but what lies in `peers/`: `serving`, which it ends
 with, and `torch_operators`, layers made of our weights. It reads one JSON object per line from its
@@ -155,7 +155,7 @@ class Peer:
         """The ways a torch peer is asked, and a note about `torch.compile`."""
         cores, name = os.cpu_count() or 1, self.theirs.called
         ways = {name: {"compiled": False, "threads": cores}}
-        if cores > 1:  # where somebody else works too, threads that wait for each other lose
+        if cores > 1:  # on a shared machine threads that wait for each other lose
             ways[f"{name}, 1 thread"] = {"compiled": False, "threads": 1}
         if not self.theirs.compiling:
             return ways, []

@@ -53,7 +53,7 @@ class Config:
         batch: transitions in a gradient step.
         rows: rows of the dataset.
         updates: gradient steps that are timed.
-        repeats: rounds in which everybody is timed once.
+        repeats: rounds in which each program is timed once.
         seeds: numbers of them that are timed side by side.
         seeds_width: width of the networks whose seeds are timed.
         horizons: lengths of rollouts.

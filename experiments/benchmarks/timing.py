@@ -1,7 +1,7 @@
 """Timing: a stopwatch, turns, who is how many times as fast, seeds side by side.
 
-A benchmark times everybody in turns within one run (`in_turns`), so that what else the machine does
-meets all of them, and compares round by round: `claim_times` takes the fastest of the others.
+A benchmark times all programs in turns within one run (`in_turns`), so that other load
+affects all of them, and compares round by round: `claim_times` takes the fastest of the others.
 
 rates = in_turns(context, "updates", 5, {"ours": our_rate, "theirs": their_rate})
 claim_times(report, "twice as fast", rates, "ours", times=2.0, means="against {best}")
@@ -39,7 +39,7 @@ class Turn(NamedTuple):
 
 
 class Rates(dict[Any, np.ndarray]):
-    """Who, or `(what, who)` -> work per second `[repeats]`, everybody timed once per round.
+    """Program, or `(task, program)` -> work per second `[repeats]`, each timed once per round.
 
     `cpu` has CPU milliseconds per work of those whose timers measure them.
     """

@@ -1,4 +1,4 @@
-"""An arm nobody pulled: a Bayesian tries it, a conservative never does (NEUBAY's illustration).
+"""An arm without data: a Bayesian agent tries it, a conservative one does not (NEUBAY's example).
 
 Data of a two-armed bandit hold one arm only. An ensemble's opinions of the other are a posterior;
 an agent with memory, trained on imagined bandits of one opinion each, learns to try it and to stay

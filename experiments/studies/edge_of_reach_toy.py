@@ -3,9 +3,9 @@
 The data are single steps from a box, so that rollouts of k steps have a sharp edge: states that
 are reached in exactly k steps, bootstrapped from and never updated. Dynamics are true: nothing but
 the edge can be wrong, and penalties on the model's error (MOPO, MOBILE) are zero. Base fails; base
-told the true value of those states, and of no others, does not. Whether RAVL's critics disagree
-enough there depends on their number N, on their diversity eta, and on how much of what the policy
-wants lies at the edge: a map over the three.
+with the true value at those states, and at no others, does not. Whether RAVL's critics disagree
+enough there depends on their number N, their diversity eta, and how many of the states that the
+policy seeks lie at the edge: a map over the three.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ CURED = 80.0  # % of the optimal return
 
 
 def run(config: Config, context: RunContext) -> Report:
-    """Train everybody, compare, draw."""
+    """Train all methods, compare, plot."""
     report, longest = Report.of(context, config.seeds), config.horizons[-1]
     grid = train_all(config, context)
     starts = plane.PLANE.observe(plane.PLANE.reset(jax.random.key(config.seed), 4096))

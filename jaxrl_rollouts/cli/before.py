@@ -58,7 +58,7 @@ def duration(experiment: Experiment, preset: str, config: Any) -> str:
 
 
 def words(minutes: float) -> str:
-    """A rough time for people: `a minute`, `12 minutes`, `3.5 hours`."""
+    """A rough time as text: `a minute`, `12 minutes`, `3.5 hours`."""
     if minutes < 1.5:
         return "a minute"
     return f"{minutes:.0f} minutes" if minutes < 100 else f"{minutes / 60:.1f} hours"

@@ -26,7 +26,7 @@ def lengthen(
     from .. import processes
 
     if times < 1:
-        raise ConfigError("--longer", times, "at least 1, which is as long as it is")
+        raise ConfigError("--longer", times, "at least 1, the present length")
     if times == 1:
         return folder, config
     if processes.several():

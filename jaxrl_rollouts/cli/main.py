@@ -28,12 +28,12 @@ from .options import PROG
 from .runs import show_experiments
 
 DESCRIPTION = (
-    "Learned dynamics rolled forward a long way: offline model-based RL and neural PDE emulators. "
+    "Offline model-based RL and neural PDE emulators in JAX. "
     f"Start with `{PROG} list`, then `{PROG} run offline --preset smoke`; "
     f"`{PROG} run offline --method td3_bc --help` shows every setting of a method, and "
-    f"`{PROG} resume runs/FOLDER` goes on after Ctrl-C or a crash. Several processes: the same "
+    f"`{PROG} resume runs/FOLDER` resumes after Ctrl-C or a crash. Several processes: the same "
     "command in each, with `--coordinator HOST:PORT --processes N --process I`, or `--distributed` "
-    "under SLURM, Open MPI or on a TPU pod. Compiled programs are kept in "
+    "under SLURM, Open MPI or on a TPU pod. Compiled programs are cached in "
     f"the user's cache folder; ${CACHE} names another one, or is `off`."
 )
 
@@ -99,7 +99,7 @@ def _dispatch_together(arguments: list[str], wanted: together.Wanted) -> None:
     from .. import processes
 
     try:
-        with processes.joined(*wanted), processes.watched("start all again to go on"):
+        with processes.joined(*wanted), processes.watched("restart all to resume"):
             dispatch(arguments)
     except UserError as error:
         if processes.first() or not isinstance(error, Interrupted):
@@ -114,7 +114,7 @@ def _end(error: UserError) -> NoReturn:
 
 
 def _say(error: UserError) -> None:
-    """What is wrong, in one line, if there is still somebody to say it to."""
+    """Print the error in one line, if standard error is still open."""
     word = "stopped" if isinstance(error, Interrupted) else "error"
     text = " ".join(str(error).split()).removeprefix("stopped ")
     try:

@@ -146,7 +146,7 @@ def _check_chosen(config: Any, arguments: Sequence[str], file: str | None) -> No
 
 
 def _choice(name: str, known: Sequence[str]) -> Any:
-    text = f"Whose settings follow: {', '.join(known)}; or FILE.py:CLASS, one of your own."
+    text = f"One of {', '.join(known)}; or FILE.py:CLASS, your own. Its settings are options."
     return tyro.conf.arg(name=name.replace("_", "-"), help=text)
 
 
@@ -269,7 +269,7 @@ def _flat(value: Any) -> list[str]:
     if isinstance(value, tuple | list):
         return [word for item in value for word in _flat(item)]
     if is_dataclass(value):
-        raise TypeError(f"no option can say {value}")
+        raise TypeError(f"no option can express {value}")
     return [str(value)]
 
 

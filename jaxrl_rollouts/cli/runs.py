@@ -157,7 +157,7 @@ def _holding(folder: RunFolder) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except (OSError, SimulatorError) as error:
-        hint = f"once that is put right go on with: {folder.resume}"
+        hint = f"once that is corrected, resume with: {folder.resume}"
         if isinstance(error, OSError):
             raise StorageError(folder.path, error, hint) from error
         raise (error.hinted(hint) if folder.path.is_dir() else error) from error
@@ -191,7 +191,7 @@ def resume(
     try:
         plugins.check_trusted(f"{run / 'run.json'}: config", folder.code)
     except ConfigError as error:
-        hint = f"if you know it, go on with: {folder.resume}"
+        hint = f"if you trust it, resume with: {folder.resume}"
         raise ConfigError(error.setting, error.found, error.expected, hint) from None
     experiment = plugins.load_experiment(folder.experiment)
     config = _with_data(folder, folder.config_as(experiment.config_type), dataset)

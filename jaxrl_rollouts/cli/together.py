@@ -80,6 +80,6 @@ def leave_a_parent() -> None:
     if code == -signal.SIGABRT:
         raise PeerError(
             "another process of this run has ended, or cannot be reached, so that jax ended this "
-            "one; start all again to go on"
+            "one; restart all to resume"
         )
     sys.exit(code if code >= 0 else 128 - code)

@@ -113,7 +113,7 @@ class Fitted(NamedTuple):
             guidance, guide_params: those of `guidance`; its target sees standardised rows.
 
         Raises:
-            ConfigError: a setting is out of range, or jumps are asked for, which a student knows.
+            ConfigError: a setting is out of range, or jumps are set, which only a student has.
             DivergenceError: a row is not finite.
         """
         if count < 1:

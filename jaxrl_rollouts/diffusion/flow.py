@@ -114,7 +114,7 @@ def make_flow(
     config = config or FlowConfig()
     check(config)
     if teacher is not None and config.loss == "velocity":
-        raise ConfigError("loss", "velocity", "another loss with a teacher, who knows velocities")
+        raise ConfigError("loss", "velocity", "another loss with a teacher, which has velocities")
     spread = config.edm.sigma_data
 
     def average(params: PyTree, x: jax.Array, t: Any, s: Any) -> jax.Array:
@@ -148,7 +148,7 @@ def flow_of_denoiser(denoiser: Denoiser) -> Flow:
     """A trained EDM denoiser as a velocity model of the same parameters, with nothing to learn.
 
     `v(x_t, t) = (x_t - D(x_t / (1 - t); t / (1 - t))) / t`; beyond the greatest noise it was
-    trained with it is asked at that one. It knows no jumps: s is not looked at.
+    trained with it is evaluated at that one. It has no jumps: s is unused.
     """
     edm = denoiser.config
 

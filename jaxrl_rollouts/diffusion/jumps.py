@@ -45,7 +45,7 @@ class JumpConfig:
 
     def validate(self) -> None:
         if self.renoise and self.method != "jump":
-            raise ConfigError("renoise", self.renoise, f"0 for {self.method}, which knows no jumps")
+            raise ConfigError("renoise", self.renoise, f"0 for {self.method}, which has no jumps")
         if self.times is not None:
             ends = (*self.times, 0.0)
             falls = all(a > b for a, b in zip(ends, ends[1:], strict=False))
@@ -153,8 +153,8 @@ def draw_samples(
     """`sample` or `sample_jumps`, as the `config` says, of either kind of model.
 
     Raises:
-        ConfigError: a setting is out of range, or a denoiser is asked for jumps, which only a
-            student of it knows.
+        ConfigError: a setting is out of range, or jumps are set for a denoiser, which only a
+            student has.
     """
     guided: dict[str, Any] = {"guidance": guidance, "guide_params": guide_params}
     if isinstance(config, SamplerConfig):

@@ -97,7 +97,7 @@ def save(
         if (cause := _refused(error)) is None:
             raise
         shutil.rmtree(work, ignore_errors=True)  # it may be what fills the disk
-        hint = "those before it are whole: put that right and resume the run"
+        hint = "earlier ones are complete: correct this and resume the run"
         raise StorageError(path, cause, hint) from error
     for old in steps(folder)[:-keep]:
         shutil.rmtree(folder / str(old), ignore_errors=True)
@@ -150,11 +150,11 @@ def load(path: Path, like: PyTree, *, part: bool = False) -> PyTree:
             restored = _orbax().load(path, wanted)
     except Exception as error:
         if (cause := _refused(error)) is not None and cause.errno != errno.ENOENT:
-            raise StorageError(path, cause, "put that right and try again") from error
+            raise StorageError(path, cause, "correct this and try again") from error
         reason = " ".join(str(error).split())[:300]
         raise CheckpointError(
             f"{path}: does not fit this configuration ({reason}); "
-            "start a new run, or go on with the configuration the run was started with"
+            "start a new run, or use the configuration that the run was started with"
         ) from error
     return devices.local(restored)
 
@@ -208,7 +208,7 @@ def _check_digests(path: Path) -> None:
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO):
                 raise DamagedError(f"{path / name}: {error.strerror}") from None
-            raise StorageError(path / name, error, "put that right and try again") from error
+            raise StorageError(path / name, error, "correct this and try again") from error
         if here != digest:
             raise DamagedError(f"{path / name}: its content is not what was written")
 

@@ -38,4 +38,4 @@ class RunContext:
 def poll(context: RunContext | None, where: str) -> None:
     """Raise `Interrupted` if the context's stop flag was raised; `where` says what comes next."""
     if context and context.stop and context.stop.requested:
-        raise Interrupted(f"stopped {where}; go on with: {context.folder.resume}")
+        raise Interrupted(f"stopped {where}; resume with: {context.folder.resume}")

@@ -88,7 +88,7 @@ def check_contents(folder: Path, below: Path | None = None) -> None:
     for path in ([str(below)] if below else []) + inside:
         try:
             mode = os.lstat(path).st_mode
-        except FileNotFoundError:  # somebody else's, replaced just now
+        except FileNotFoundError:  # another process replaced it just now
             continue
         if stat.S_ISLNK(mode):
             target = os.path.realpath(path)
@@ -175,7 +175,7 @@ LINE_WIDTH = 100  # of lists and objects that stand on one line in JSON files
 def plain(value: Any) -> Any:
     """`value` for JSON: arrays become lists, NaN becomes null, +-inf "Infinity"/"-Infinity".
 
-    JSON knows none of the three; null is what other tools read as "no number", and the strings
+    JSON has none of the three; other tools read null as "no number", and the strings
     keep an infinity from turning into a missing value.
     """
     if isinstance(value, Mapping):
@@ -190,7 +190,7 @@ def plain(value: Any) -> Any:
 
 
 def json_text(data: Any, depth: int = 0) -> str:
-    """JSON for people and for diffs: what is a list of numbers or short stands on one line."""
+    """Readable JSON that diffs well: lists of numbers and short values are on one line."""
     line = json.dumps(data, allow_nan=False)
     if not isinstance(data, dict | list):
         return line

@@ -1,4 +1,4 @@
-"""What a training stage measured, as a file for people and, in every checkpoint, as what counts."""
+"""Metrics of a training stage: a readable file, and in every checkpoint the authoritative copy."""
 
 from __future__ import annotations
 

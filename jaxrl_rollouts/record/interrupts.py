@@ -1,4 +1,4 @@
-"""Stopping a run on request: the first Ctrl-C, SIGTERM or SIGHUP asks, the second one insists."""
+"""Stopping a run: at the first Ctrl-C, SIGTERM or SIGHUP after the chunk, at the second at once."""
 
 from __future__ import annotations
 

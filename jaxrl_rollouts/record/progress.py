@@ -102,7 +102,7 @@ class Progress:
 
 
 def interactive() -> bool:
-    """Whether somebody looks on: a terminal or a notebook."""
+    """Whether output is interactive: a terminal or a notebook."""
     ipython = sys.modules.get("IPython")
     return sys.stderr.isatty() or (ipython is not None and ipython.get_ipython() is not None)
 

@@ -1,7 +1,7 @@
 """A report: what an experiment measured, what it claims, and the pictures to look at.
 
-`report.json` and its PNG files lie side by side in a folder, and `report.html` and `report.md` for
-people beside them (`page.write_pages`). Rich tables and Markdown are in `text`.
+`report.json` and its PNG files lie side by side in a folder, with the readable `report.html` and
+`report.md` (`page.write_pages`). Rich tables and Markdown are in `text`.
 """
 
 from __future__ import annotations

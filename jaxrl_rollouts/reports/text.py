@@ -1,4 +1,4 @@
-"""A report for people: rich tables for a terminal, `report.md`, and `report.html` in one file."""
+"""A readable report: rich tables for a terminal, `report.md`, and `report.html` in one file."""
 
 from __future__ import annotations
 

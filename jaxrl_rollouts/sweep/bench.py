@@ -104,9 +104,9 @@ def run(
                 go = run_on_ray if cluster else run_here
                 stopped = go(folder, tasks, trust, Resources(address, cores), rows)
             if stopped:
-                raise Interrupted("stopped; the same command goes on")
+                raise Interrupted("stopped; the same command resumes")
     except OSError as error:
-        raise StorageError(folder, error, "once that is put right run it again") from error
+        raise StorageError(folder, error, "once that is corrected, run it again") from error
     _complain(folder, missing)
 
 

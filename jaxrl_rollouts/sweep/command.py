@@ -42,7 +42,7 @@ from .watch import Watch
 DESCRIPTION = (
     "Run every dataset with every method, setting and seed, as tasks on this machine, on Ray or as "
     "a SLURM job array, and collect one report. Each task is an ordinary run in a folder of its "
-    "own; the same command again goes on with what is missing. Other options are those of "
+    "own; the same command resumes the missing ones. Other options are those of "
     f"`{PROG} run EXPERIMENT`, for every task. `{PROG} sweep collect FOLDER` makes the report "
     f"anew, `{PROG} sweep task FOLDER NUMBER` runs one task here."
 )
@@ -152,11 +152,11 @@ def start(name: str, asked: SweepOptions, given: Sequence[str], command: str) ->
                 done = sum(finished_report(folder / task.name) is not None for task in plan.tasks)
                 raise Interrupted(
                     f"stopped with {done} of {len(plan.tasks)} tasks finished; "
-                    f"go on with: {command}"
+                    f"resume with: {command}"
                 )
             report = collected(folder, whole)
     except OSError as error:
-        hint = f"once that is put right go on with: {command}"
+        hint = f"once that is corrected, resume with: {command}"
         raise StorageError(folder, error, hint) from error
     _show(folder, report, asked.publish)
     _complain(folder, plan, command)
@@ -248,9 +248,9 @@ def task(
         try:
             status = run_task(str(folder.absolute()), one, trust, stop=stop)
         except KilledError as error:
-            raise UserError(f"killed: {error}; the same command goes on with it") from None
+            raise UserError(f"killed: {error}; the same command resumes it") from None
     if stop.requested and status.state != FINISHED:
-        raise Interrupted(f"stopped {one.name}; the same command goes on with it")
+        raise Interrupted(f"stopped {one.name}; the same command resumes it")
     print(f"{one.name}: {status.state}")
     if status.state != FINISHED:
         raise UserError(f"{one.name}: {status.state}: {status.last.removeprefix('error: ')}")

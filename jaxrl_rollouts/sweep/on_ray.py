@@ -57,7 +57,7 @@ def run_on_ray(
     resources: Resources,
     show: Callable[[], None],
 ) -> bool:
-    """Run tasks until each is finished or failed, or somebody asks to stop.
+    """Run tasks until each is finished or failed, or a stop is requested.
 
     Returns:
         Whether it was stopped; the tasks that ran have then written checkpoints.
@@ -142,7 +142,7 @@ def environment(resources: Resources) -> dict[str, str]:
 
 def _import_ray() -> ModuleType:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no request to other servers
-    # A task that asks for no GPU sees none; else all of them would meet on the first one.
+    # A task without GPUs sees none; else all such tasks would use the first one.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")
     try:
         import ray

@@ -27,7 +27,7 @@ TAIL = 8192  # bytes at the end of a log in which its last line is
 
 
 class KilledError(Exception):
-    """The process of a task was killed by somebody; the task can go on elsewhere."""
+    """The process of a task was killed; the task can be restarted elsewhere."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from .trials import RETURN, Span, Trials, text_of
 
 DESCRIPTION = (
     "Search settings: each trial is a run, the next settings are chosen from the results so far "
-    "(Optuna's TPE). Other options are those of every run. The same command again goes on; more "
+    "(Optuna's TPE). Other options are those of every run. The same command resumes; more "
     "--trials add to those there are. The best of many trials is an optimistic number: the report "
     "ends with the command that measures it with another seed."
 )
@@ -140,7 +140,7 @@ def tune(name: str, asked: TuneOptions, given: Sequence[str], command: str) -> N
     print_report(report)
     print(f"report:  {folder / 'report.html'}")
     if stopped:
-        raise Interrupted(f"stopped after {search.done()} trials; go on with: {command}")
+        raise Interrupted(f"stopped after {search.done()} trials; resume with: {command}")
 
 
 def _optuna() -> Any:

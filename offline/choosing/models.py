@@ -60,7 +60,7 @@ class Models(NamedTuple):
         if self.error < self.unchanged:
             return ""
         shown = f"{self.error:.3g} deviations against {self.unchanged:.3g}"
-        return f"models err more than 'nothing changes' on episodes they have not seen ({shown})"
+        return f"models have larger errors than 'nothing changes' on held-out episodes ({shown})"
 
 
 def halves(count: int, parts: int) -> np.ndarray:

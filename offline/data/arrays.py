@@ -76,7 +76,7 @@ def from_arrays(
             (`Dataset.with_successors`).
         action_low, action_high: bounds of the actions, a number or one for each entry; actions are
             rescaled from there to [-1, 1], and the dataset keeps the bounds.
-        environment: name of where they are from, as `make` knows it; None where there is none.
+        environment: name of their environment in `make`; None where there is none.
         max_episode_steps: time limit that cuts episodes, where there are no `timeouts`.
         name: label for reports.
         clip: clip actions to the bounds instead of refusing them.

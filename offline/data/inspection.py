@@ -168,7 +168,7 @@ def _suspicions(dataset: Dataset, parts: Episodes, limit: float | None) -> list[
 
 
 def bounds_text(dataset: Dataset) -> str:
-    """The declared bounds of the actions for people; empty where none were declared."""
+    """The declared bounds of the actions as text; empty where none were declared."""
     if dataset.action_low is None or dataset.action_high is None:
         return ""
     pairs = zip(dataset.action_low.tolist(), dataset.action_high.tolist(), strict=True)
@@ -201,7 +201,7 @@ def inspect(dataset: Dataset, *, action_limit: float | None = 1.0) -> Inspection
     suspicions += [one for one in uniform if not (made_up and one.array == "rewards")]
     suspicions += suspicion("episode cut before the time limit", "truncations", parts.starts[short])
     if ends := attributes.get("ends_alone"):
-        kind = "ends without a successor: values learn them, models of what comes next do not"
+        kind = "terminals without a successor: used for values, not for dynamics models"
         suspicions.append(Suspicion(kind, "terminations", int(ends)))
     if attributes.get("dropped_rows"):
         suspicions.append(Suspicion("rows dropped", "rows", int(attributes["dropped_rows"])))

@@ -42,7 +42,7 @@ class Environment(NamedTuple):
     """`B` copies of a simulator as pure functions. Actions are always in `[-1, 1]^A`.
 
     Attributes:
-        name: the name `make` knows it by.
+        name: its name in `make`.
         observation_size: `S`.
         action_size: `A`.
         max_episode_steps: time limit; reaching it is a truncation, not a termination.

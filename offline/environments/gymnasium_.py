@@ -47,7 +47,7 @@ def from_gymnasium(
     `AsyncVectorEnv` without wrappers was given; it does not take other vectors.
 
     Args:
-        env: an id that Gymnasium knows, an environment, or a function of no arguments that makes
+        env: an id of Gymnasium, an environment, or a function of no arguments that makes
             one. Copies of an environment are made by its registered id, else by `copy.deepcopy`;
             of an `AsyncVectorEnv`, give the function.
         name: name to register; the default is `gymnasium/<id>`, else the name of its class.

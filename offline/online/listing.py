@@ -6,13 +6,13 @@ from jaxrl_rollouts.plugins import ExperimentInfo, deferred
 
 FINETUNING = ExperimentInfo(
     "finetune",
-    "a run's policies, trained on in a simulator, with the data in every batch",
+    "a run's policies, fine-tuned in a simulator with the data in every batch",
     "Ball et al. 2023 (arXiv:2302.02948)",
     minutes={"smoke": 1, "small": None},
     prepare="jaxrl_rollouts.offline.online.finetune_command:prepare",
 )
 COMMAND = deferred(
     "finetune",
-    "Train a run's policies on in a simulator.",
+    "Fine-tune a run's policies in a simulator.",
     "jaxrl_rollouts.offline.online.finetune_command:main",
 )

@@ -64,7 +64,7 @@ def make(
             training = train(family, steps, seed, run)
         except Interrupted as error:
             at = str(error).partition(";")[0]
-            raise Interrupted(f"{at}; go on with the same command") from None
+            raise Interrupted(f"{at}; resume with the same command") from None
         _write(path, ENVIRONMENTS[family], kind, training, rows, seed)
         _report(training, run)
 

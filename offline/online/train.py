@@ -205,7 +205,7 @@ def finetune(
         seed, stage, context: as for `train_online`.
 
     Returns:
-        An `Online`, which knows in `before` what it began with.
+        An `Online`; its `before` has the metrics before the fine-tuning.
 
     Raises:
         ConfigError, DataError: an agent that cannot go on, or an environment or data of other

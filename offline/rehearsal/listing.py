@@ -6,7 +6,7 @@ from jaxrl_rollouts.plugins import ExperimentInfo
 
 CONTINUAL = ExperimentInfo(
     "continual",
-    "tasks one after the other, rehearsed from small buffers: rules of selection side by side",
+    "continual learning on a sequence of tasks, with rehearsal from small buffers",
     "Gai et al. 2023 (arXiv:2305.13804)",
     minutes={"smoke": 1, "small": None},
     choices={"sequence": ("plane-goals", "pendulum-angles", "runner-builds", "files")},

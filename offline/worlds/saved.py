@@ -66,7 +66,7 @@ def load_worlds(folder: str | Path, dataset: Dataset) -> SavedWorlds:
                 file,
                 name,
                 facts.get(name),
-                f"{here}, as {dataset.name} has it: what one set taught means nothing for another",
+                f"{here}, as {dataset.name} has it: world models are valid only for their dataset",
             )
     given = facts.get("ensemble")
     kind = FieldEnsemble if isinstance(given, Mapping) and "network" in given else EnsembleConfig

@@ -16,7 +16,7 @@ from jaxrl_rollouts.hdf5 import BROKEN, check_written, open_hdf5, read_array
 from jaxrl_rollouts.outside import to_array
 
 FLOAT32 = np.finfo(np.float32)
-RESAMPLE = "every operator and spectrum here takes points for even: interpolate the fields to such"
+RESAMPLE = "all operators and spectra assume evenly spaced points: interpolate the fields to such"
 COLUMNS = 32  # numbers that are kept of a trajectory, about
 
 

@@ -101,7 +101,7 @@ def test_a_seed_that_diverges_is_dropped_and_the_others_keep_their_bits(tmp_path
     kept = [seed for seed in range(64) if at[seed] == NEVER]
     whole = train_loop(walk, given, begin([NEVER] * 64), iterations=24, **OPTIONS)
     context = run_context(tmp_path)
-    with pytest.warns(UserWarning, match=r"iteration 10, seed 1: .*the other 61 of 64 seeds go on"):
+    with pytest.warns(UserWarning, match=r"iteration 10, seed 1: .*other 61 of 64 seeds continue"):
         trained = train_loop(
             walk, given, begin(at), iterations=24, context=context, on_divergence="drop", **OPTIONS
         )

@@ -60,7 +60,7 @@ def test_a_training_says_what_it_needs_before_it_begins(tmp_path: Path, capsys: 
 
 def test_what_does_not_fit_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "free_memory", lambda: 10_000_000)  # below `memory.AROUND`
-    with pytest.warns(UserWarning, match=r"a: needs about .* MB of .* MB .*more than there is"):
+    with pytest.warns(UserWarning, match=r"a: needs about .* MB of .* MB .*More than available"):
         trained(tmp_path, progress=False)
 
 

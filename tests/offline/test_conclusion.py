@@ -61,7 +61,7 @@ def settled(returns: tuple[float, ...], **more: object) -> list[str]:
             "Use it",
             (
                 "the world models' value is not finite in 1 of 2 seeds",
-                "6 of 10 members of the world models ran away",
+                "6 of 10 members of the world models diverged",
             ),
         ),
     ],

@@ -68,7 +68,7 @@ def test_the_rule_for_hopper_follows_the_columns(first: tuple[float, ...], rule:
     assert np.asarray(rule(states, None, following)).tolist() == ends.tolist()
     shifted = np.roll(following, 1, 1)
     moved = from_arrays(**arrays | {"next_observations": shifted}, environment="Hopper-v3")
-    with pytest.raises(DataError, match="rule of Hopper-v3 ends 39 of 39 rows that go on"):
+    with pytest.raises(DataError, match="rule of Hopper-v3 ends 39 of 39 rows inside episodes"):
         termination_of(moved, env, config)
     learned = replace(config, termination="learned")
     assert termination_of(moved, env, learned) is config.ending

@@ -103,7 +103,7 @@ def test_a_sweep_that_is_stopped_goes_on_and_failures_are_named_not_repeated(
     run = in_the_middle(folder, task, sweep)
     os.kill(sweep.pid, signal.SIGINT)
     code, said = end(sweep)
-    begins = "stopped: with 0 of 2 tasks finished; go on with: jaxrl-rollouts sweep offline"
+    begins = "stopped: with 0 of 2 tasks finished; resume with: jaxrl-rollouts sweep offline"
     assert code == 130 and said.splitlines()[-1].startswith(begins)
     assert not Path(f"/proc/{run}").exists()
     assert read_status(folder / task).state == "stopped"

@@ -129,7 +129,7 @@ def test_from_a_file_to_a_report_and_a_rollout(
     cli.dispatch([*roll, str(rolled), "--picture", str(tmp_path / "rolled.gif")])
     with Image.open(tmp_path / "rolled.gif") as moving:
         assert moving.n_frames == 3
-    with pytest.raises(ConfigError, match="ends in .npz: .* circles, not periodic, wall"):
+    with pytest.raises(ConfigError, match="ends in .npz: .* axes, not periodic, wall"):
         cli.dispatch([*roll, str(tmp_path / "rolled.h5")])
     with pytest.raises(ConfigError, match=".hdf5 or .npz: .npy is for fields of one axis"):
         cli.dispatch([*roll, str(tmp_path / "rolled.npy")])

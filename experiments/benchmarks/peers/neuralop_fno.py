@@ -1,7 +1,7 @@
 """Time `neuralop.models.FNO` with the weights of our FNO; run by `pde_speed`.
 
 Without positional channels, channel MLPs and normalisation it is our network of one axis or two.
-Our index is one number here, so that what a layer is told of it is a bias, which theirs has too.
+Our index is one number here, so its contribution to a layer is a bias, which theirs has too.
 Trained and rolled as the networks of `torch_operators` are.
 """
 

@@ -93,7 +93,7 @@ def test_what_the_disk_refuses_is_one_line_and_the_run_goes_on_later(
         code, err = fails(["resume", str(folder), "--no-progress"], capsys)
     (line,) = [line for line in err.splitlines() if line.startswith("error: ")]
     assert code == 2 and "No space left on device" in line and place in line
-    assert line.endswith(f"go on with: jaxrl-rollouts resume {folder}")
+    assert line.endswith(f"resume with: jaxrl-rollouts resume {folder}")
     cli.main(["resume", str(folder)])
     assert json.loads((folder / "report.json").read_text())["numbers"]["value"]["iqm"] == 1
 
@@ -116,7 +116,7 @@ def test_resume_imports_nothing_that_was_not_named(plugin: Path, capsys: Any) ->
     for trust in ([], ["--trust", "envs.other:make"]):
         code, err = fails(["resume", str(folder), *trust], capsys)
         assert code == 2 and "run.json: config: found 'envs.mine:make'" in err
-        assert err.endswith(f"go on with: jaxrl-rollouts resume {folder} --trust envs.mine:make\n")
+        assert err.endswith(f"resume with: jaxrl-rollouts resume {folder} --trust envs.mine:make\n")
     cli.main(["resume", str(folder), "--trust", "envs.mine:make"])
 
 

@@ -133,7 +133,7 @@ def test_dropped_rows_are_told(tmp_path):
     arrays = raw_arrays()
     del arrays["next_observations"]
     found = inspect(load_d4rl(write_raw(tmp_path / "a.hdf5", arrays)))
-    ends = "ends without a successor: values learn them, models of what comes next do not"
+    ends = "terminals without a successor: used for values, not for dynamics models"
     lost, alone = kinds(found)["rows", "rows dropped"], kinds(found)["terminations", ends]
     assert lost.count + alone.count == 5 and alone.count == arrays["terminals"].sum() > 0
 
