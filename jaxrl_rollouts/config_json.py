@@ -56,7 +56,7 @@ def read(cls: type[Config], data: Any, where: str = "config", base: Config | Non
 
 @contextlib.contextmanager
 def earlier_version(instead: str) -> Iterator[None]:
-    """Settings that cannot be read are an earlier version's: `ConfigError` says what to do."""
+    """Unreadable settings are an earlier version's: the `ConfigError` states what to do."""
     try:
         yield
     except ConfigError as error:

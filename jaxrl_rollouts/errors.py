@@ -1,4 +1,4 @@
-"""Errors a user can act on: one line that says what was found, what was expected and what to do.
+"""Errors a user can act on: one line with what was found, what was expected and what to do.
 
 The command line prints the message of a `UserError` without a traceback and exits with its
 `exit_code`; everything else is a bug and keeps its traceback.
@@ -129,7 +129,7 @@ class SimulatorError(UserError):
         super().__init__(f"{message}; {hint}" if hint else message)
 
     def hinted(self, hint: str) -> SimulatorError:
-        """The same with how to go on."""
+        """The same error with a hint how to continue."""
         return SimulatorError(
             self.environment, self.copy, self.step, self.found, self.expected, hint
         )

@@ -189,11 +189,11 @@ class Player:
 def load_exported(file: str | Path) -> Player:
     """The policy in a file that `Policy.export` wrote.
 
-    The file may be anybody's: it is refused where its program calls anything outside of itself
+    The file is not trusted: it is refused where its program calls anything outside of itself
     (`CALLS`), or where its facts are not those of the program.
 
     Raises:
-        ValueError: it is no such file; one line that says why.
+        ValueError: it is no such file; the message is one line with the reason.
         ImportError: the package flatbuffers is not installed.
     """
     try:
@@ -307,7 +307,7 @@ def deserialize(program: bytes) -> Any:
 
 
 def needs_flatbuffers(feature: str) -> str:
-    """One line for who has not got it."""
+    """One line where it is not installed."""
     return (
         f"{feature} needs the package flatbuffers, which is not installed; pip install flatbuffers"
     )

@@ -1,4 +1,4 @@
-"""Data that do not fit into memory: what a training draws next is read while it computes.
+"""Data that do not fit into memory: the next batches are read while the training computes.
 
 A feed stands in the place of `train_loop`'s data. The rows of every update are known ahead,
 because random streams depend on keys and not on parameters. It reads just those, one
@@ -33,7 +33,7 @@ _NEAR, _AT_ONCE = 4096, 1_048_576
 
 @runtime_checkable
 class DataStream(Protocol):
-    """What `train_loop` takes as its data where they come by and by.
+    """Data that `train_loop` reads in parts during training.
 
     Attributes:
         known: argument of `init` in place of the data.
@@ -45,7 +45,7 @@ class DataStream(Protocol):
         """Begin to read.
 
         Args:
-            state: leaves `[seeds, ...]`, how training begins or goes on.
+            state: leaves `[seeds, ...]`, the initial or resumed state of the training.
             place: puts leaves `[seeds, ...]` on the devices.
         """
 

@@ -1,4 +1,4 @@
-"""Seeds whose training becomes non-finite: they stop the training, or the others go on without."""
+"""Seeds whose training becomes non-finite: they end the training, or only the others continue."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Seeds:
         stage: name of the training.
         count: number of seeds.
         on_divergence: "raise" at the first that diverges, or "drop" it and raise at the last.
-        kept: `text` of a checkpoint that the training goes on from.
+        kept: `text` of a checkpoint from which the training resumes.
 
     Attributes:
         diverged: iteration by seed.

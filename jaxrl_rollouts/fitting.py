@@ -281,7 +281,7 @@ def update(
         epoch=epoch,
         key=state.key,
     )
-    # A finished ensemble stands still while others beside it (other seeds) go on.
+    # A finished ensemble stays unchanged while others (other seeds) continue.
     done = (state.stale >= config.patience) & (state.epoch >= config.min_epochs)
     state = jax.tree.map(lambda old, new: jnp.where(done, old, new), state, fresh)
     metrics = {

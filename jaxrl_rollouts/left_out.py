@@ -77,7 +77,7 @@ def find_missing_steps(found: Scores) -> list[Odd]:
 
     Little is found where one step is hard to predict, its residual above about 0.15 of the change:
     removed frames of KdV, 2-D flows in large steps, removed rows of random HalfCheetah. Nor is it
-    where a field hardly moves.
+    where a field barely changes.
 
     Returns:
         `left out alone` and `out of order`, where there are any.

@@ -108,7 +108,7 @@ def train_loop(
         mesh: devices to spread the seeds over; None takes those that the seeds can keep busy.
             Copies of the last seed fill the mesh where the number does not divide. Along
             `devices.MEMBER` the second axis of the state is spread, of those leaves that have
-            one; along `devices.BATCH` and `devices.SPACE` the update says itself what is
+            one; along `devices.BATCH` and `devices.SPACE` the update itself states what is
             (`devices.split`).
         batch_axis: `(mesh axis, size)`: with several processes and one seed, spread that seed along
             this axis.
@@ -161,7 +161,7 @@ def train_loop(
     running = _Running(
         schedule, calls, alive, saved, output, evaluate, finished, whole, context, copies
     )
-    # Watched: what jax raises when another process is gone says nothing of what to do.
+    # Watched: jax's error when another process has ended contains no hint.
     with output.progress, closing(feed), processes.watched("resume the run"):
         state, spent = running.run(reached, began - reached.spent.wall)
     state = alive.marked(whole(state)) if alive.diverged else whole(state)
@@ -211,7 +211,7 @@ class _Running:
                 means |= alive.masked(self.evaluate(self.whole(state), iteration))
             self.output.write(iteration, means, length)
             spent = spent.plus(**seconds)
-            # Looked at once, so that who stops has saved.
+            # Read once, so that a stopping run has saved.
             asked, late = _agreed(self.context, self.saved.due())
             if self.saved.folder and (last or asked or late or alive.newly):
                 spent = spent._replace(wall=time.perf_counter() - began)

@@ -31,7 +31,7 @@ class Network(NamedTuple):
 def from_linen(module: nn.Module, *example: jax.Array | jax.ShapeDtypeStruct) -> Network:
     """Hide a Linen module behind `Network`; `example` are inputs of the shapes it will see.
 
-    Both functions are compiled, so that who calls them one by one does not compile every
+    Both functions are compiled, so that calling them one by one does not compile every
     operation by itself; within a larger program that changes nothing.
     """
     shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in example]

@@ -24,7 +24,7 @@ _READERS: dict[tuple[int, int], Any] = {
 
 
 class Header(NamedTuple):
-    """What an .npy file says of its array, which begins after `offset` bytes."""
+    """Header of an .npy file, whose array begins after `offset` bytes."""
 
     shape: tuple[int, ...]
     fortran: bool

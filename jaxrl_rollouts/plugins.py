@@ -195,7 +195,7 @@ def trust(*names: str) -> None:
     """Allow this process to import `package.module:factory` by these names.
 
     Nothing else is imported by name, wherever the name stands: a plan, a run's configuration and a
-    settings file may be anybody's. The command line allows what the user typed (`typed`).
+    settings file is not trusted. The command line allows what the user typed (`typed`).
     """
     _TRUSTED.update(name.partition("?")[0] for name in names)
 

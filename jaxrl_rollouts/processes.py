@@ -43,7 +43,7 @@ def join(
         process: index of this process, from 0.
         patience: seconds to wait for the others.
 
-    Where none of the first three is given, SLURM, Open MPI or a TPU pod says it (jax reads their
+    Where none of the first three is given, SLURM, Open MPI or a TPU pod sets them (jax reads their
     variables).
     """
     # On CPUs results travel over TCP. Who is left when another one dies can still say so.
@@ -110,7 +110,7 @@ def root(folder: Path) -> Path:
 
 
 def follow(folder: Path) -> None:
-    """Let the first process's folder be what `shared` says of those that others have."""
+    """Whether the first process's folder is the others' too, as `shared` states."""
     if not several():
         return
     from jax.experimental.multihost_utils import broadcast_one_to_all
@@ -148,7 +148,7 @@ def part() -> None:
 
 @contextlib.contextmanager
 def watched(hint: str = "") -> Iterator[None]:
-    """What jax says when another process is gone becomes a `PeerError`."""
+    """jax's error when another process has ended becomes a `PeerError`."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
@@ -160,7 +160,7 @@ def watched(hint: str = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def joined(*who: Any) -> Iterator[None]:
-    """`join`, and inside of all processes only the first one speaks."""
+    """`join`; only the first of the processes prints."""
     join(*who)
     with contextlib.ExitStack() as stack:
         if not first():

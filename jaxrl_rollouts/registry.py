@@ -86,7 +86,7 @@ class Registry(Mapping[str, type]):
 
 
 def is_place(name: str) -> bool:
-    """Whether a name says where a class is, `FILE.py:Class` or `package.module:Class`."""
+    """Whether a name is the place of a class, `FILE.py:Class` or `package.module:Class`."""
     return ":" in name
 
 

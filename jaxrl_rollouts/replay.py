@@ -66,7 +66,7 @@ def add(replay: Replay, rows: PyTree, valid: jax.Array | None = None) -> Replay:
 def sample(replay: Replay, key: jax.Array, count: int) -> PyTree:
     """Draw `count` rows uniformly, with replacement, from those that were written.
 
-    An empty buffer has nothing to draw: its rows come back as NaN (floats) or zero, so that a
+    Sampling an empty buffer returns rows of NaN (floats) or zero, so that a
     loss computed on them is caught as non-finite rather than learned from.
     """
     return rows_at(replay, drawn_rows(replay, key, count))

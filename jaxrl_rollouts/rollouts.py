@@ -75,7 +75,7 @@ class Members(NamedTuple):
 
     Attributes:
         choices: `[E]` int32 member indices to draw from (the elites, say).
-        per: draw once per trajectory, or anew at each step.
+        per: sample once per trajectory, or at each step.
         shuffle: False ties row `i` to `choices[i % E]` (NEUBAY); needs
             `per="trajectory"`.
     """

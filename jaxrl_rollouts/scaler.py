@@ -46,7 +46,7 @@ class Moments(NamedTuple):
 
 
 def fit_scaler(rows: jax.Array, *, tiny: float = 1e-6) -> Scaler:
-    """Scaler of `[n, F]` rows; a column that hardly varies is left unscaled.
+    """Scaler of `[n, F]` rows; a nearly constant column is left unscaled.
 
     That is one whose deviation is below `tiny` or, as rounding grows with the numbers, below `tiny`
     times its mean: a constant 101,325.7 has a deviation of 0.04 in float32.

@@ -51,7 +51,7 @@ class Spent(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """Where a stage is: at its beginning, or as its newest checkpoint says.
+    """Progress of a stage: its beginning, or its newest checkpoint.
 
     Attributes:
         iteration: number of completed iterations.

@@ -64,7 +64,7 @@ def find_odd_changes(sizes: np.ndarray, zero: np.ndarray | None = None) -> list[
 
 
 def _follows(zero: np.ndarray) -> np.ndarray:
-    """Whether a step that is zero begins or goes on with such steps: two in a row or more."""
+    """Whether a zero step is one of two or more in a row."""
     after = np.append(zero[:, 1:], zero[:, -1:], 1)
     before = np.append(np.zeros((len(zero), 1), bool), zero[:, :-1], 1)
     return after | before

@@ -45,7 +45,7 @@ def evaluate(
         training_seed: index of the run's seed, from 0. Left out: all.
         best: the policy of the best evaluation while it was trained, and not the last one. It was
             chosen by its return in the true environment.
-        sample: draw actions, and not the mean one.
+        sample: sample actions instead of the mean action.
         video: also write one episode of the first of these seeds as .gif or .mp4, or its last frame
             as .png.
         out: also write the numbers, every episode's too, as JSON.
@@ -156,7 +156,7 @@ def table(
 ) -> list[dict[str, Any]]:
     """A row for every seed, with an interval over its episodes; and one for all, over the seeds.
 
-    An interval over fewer than `FEWEST` says nothing and is left out.
+    An interval over fewer than `FEWEST` is uninformative and left out.
     """
     from jaxrl_rollouts.reports.statistics import FEWEST, bootstrap_interval
 

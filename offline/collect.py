@@ -92,7 +92,7 @@ def concatenate(parts: Sequence[PyTree]) -> Any:
 
 
 def _cut(rows: Transitions, steps: int) -> Transitions:
-    """The first `steps` rows; an episode that goes on is truncated there."""
+    """The first `steps` rows; an unfinished episode is truncated there."""
     rows = take_rows(rows, np.arange(steps))
     rows.truncations[-1] = not rows.terminations[-1]
     return rows
@@ -187,7 +187,7 @@ def write_rows(
 ) -> None:
     """Write collected rows as an HDF5 file in D4RL's layout, which `load_d4rl` reads.
 
-    The file says which environment and versions it came from, the time limit and the mean return;
+    The file has environment and versions, the time limit and the mean return;
     `attributes` adds to that. Actions are written in the environment's own units, with its bounds.
     """
     facts = {

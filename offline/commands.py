@@ -64,7 +64,7 @@ def inspect(
 
     Args:
         file: an HDF5, npz or Minari dataset, a tape, or a name such as hopper-medium-mini-v1.
-        out: also draw returns and lengths into this PNG file.
+        out: also plot returns and lengths into this PNG file.
         action_limit: actions beyond it are reported.
         action_low: lower bounds of the file's actions, one number or one for each entry; they are
             shown rescaled to [-1, 1]. Left out: what the file itself declares.
@@ -116,7 +116,7 @@ def collect(
         steps: transitions to keep.
         seed: the same seed makes the same transitions.
         training_seed: index of the run's seed, from 0.
-        sample: a trained policy draws its actions, where it else takes the mean one.
+        sample: sample a trained policy's actions instead of the mean action.
     """
     # These load jax, which `data --help` should not wait for.
     import numpy as np
@@ -151,7 +151,7 @@ def collect(
     write_rows(out, env, rows, facts)
     ends = int(np.logical_or(rows.terminations, rows.truncations).sum())
     print(f"{out}: {len(rows.rewards):,} transitions, {ends:,} episodes of {env.name}")
-    print(f"look at it with: jaxrl-rollouts data inspect {out}")
+    print(f"inspect it with: jaxrl-rollouts data inspect {out}")
 
 
 def _scripted(policy: str, env: str) -> tuple[Environment, Policy, Any]:

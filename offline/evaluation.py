@@ -160,7 +160,7 @@ def evaluate_seeds(
 
     Seed `k` starts as `evaluate(..., seed_keys(key, K, repeats)[k])` does. JAX environments are
     vmapped, so everything else is equal as well. On the host all `K * episodes` episodes are
-    one batch; a policy that draws random numbers draws other ones there.
+    one batch; a stochastic policy then has other random numbers.
 
     Args:
         policy_params: leaves `[K, ...]`.

@@ -42,7 +42,7 @@ class FqeConfig:
         lr, weight_decay: settings of AdamW.
         tau: update rate of the target critics (Polyak averaging).
         discount: gamma; None takes that of the policy's training.
-        draws: actions of the policy at each start state that a value is averaged over.
+        draws: sampled actions per start state over which a value is averaged.
     """
 
     members: int = positive(5)

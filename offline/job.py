@@ -81,7 +81,7 @@ def train(
             one program in all combinations, with seeds of their own. Or a list of settings,
             `[{"penalty": 1}, {"penalty": 5}]`, each of which has the numbers of a training of its
             own, to rounding. The result has as many times `seeds`, of which seeds vary fastest.
-        context: a run whose folder keeps checkpoints and policies; a run that was cut goes on from
+        context: a run whose folder keeps checkpoints and policies; an interrupted run resumes from
             there. None leaves nothing behind.
         on_divergence: treatment of a seed whose numbers become non-finite. It is dropped: the
             others go on with the same bits, its numbers and policy are NaN. Or it ends the

@@ -29,7 +29,7 @@ class LoadedRun(NamedTuple):
         returns: `[seeds]`, undiscounted, in the true environment at the end of training; None
             without a simulator.
         history: every evaluation and every metric over training.
-        last: the policies of all seeds at the end; `last.facts` says what they learned from.
+        last: the policies of all seeds at the end; `last.facts` has their dataset.
         best: those of each seed's best evaluation; None where no simulator evaluated them.
         report: tables and numbers of a run of the command line; None of others.
     """

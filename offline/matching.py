@@ -1,4 +1,4 @@
-"""Whether a simulator and a dataset speak of the same columns, and for how long episodes last."""
+"""Whether a simulator and a dataset have the same columns and episode lengths."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def environment_of(dataset: Dataset, environment: EnvironmentLike | None = None)
 
     Args:
         environment: argument of `make`, or "none" for no simulator. None takes what the dataset
-            says, or its name; where neither says anything there is no simulator.
+            declares, or its name; where there is neither, no simulator.
 
     Returns:
         An environment that the dataset fits, with its columns in the data's order; without a

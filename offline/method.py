@@ -203,7 +203,7 @@ def gradient_steps(
     step: Callable[..., Any], state: PyTree, given: PyTree, period: int, unroll: int = 1
 ) -> tuple[PyTree, dict[str, jax.Array]]:
     """`step(state, given[i], **moves)` for every i, as one scan; metrics are means over the steps
-    in which everything moved. Where `period` is above 1 `actor` says whether the policy does.
+    in which everything moved. Where `period` is above 1 `actor` is true if the policy does.
     `unroll` steps, rounded up to whole periods, are one pass of the loop."""
 
     def group(state: PyTree, given: PyTree) -> tuple[PyTree, dict[str, jax.Array]]:

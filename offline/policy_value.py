@@ -31,7 +31,7 @@ class ImaginedValue(NamedTuple):
 
     Attributes:
         value: `[seeds]`, the middle of the elites' that are finite: one may run away.
-        by_member: `[seeds, E]`, in each elite: how far these are apart says how far to trust it.
+        by_member: `[seeds, E]`, in each elite: their spread measures the model's uncertainty.
         away: `[seeds]`, how many elites ran away: to no number, or to a value that is impossible
             with rewards within a range of those of the data.
     """

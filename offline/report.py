@@ -109,7 +109,7 @@ def result_rows(setting: Source, method: str, cell: Cell, discount: float) -> li
 
 
 def add_main_job(report: Report, setting: Source, cell: Cell) -> None:
-    """What the main job says of a policy, whatever trained it: numbers, claim, where it played."""
+    """The main job's report on a policy of any method: numbers, claim, environment."""
     if not is_simulator(setting.env):
         if "estimated_value" in cell:
             report.number("estimated value", cell["estimated_value"])

@@ -85,7 +85,7 @@ def check_rewards(dataset: Dataset, method: str) -> None:
 
 
 def verify_checksum(dataset: Dataset, context: RunContext | None) -> None:
-    """`DataError` where a run that goes on would learn from other data than it began with.
+    """`DataError` where a resumed run would be trained on other data than before.
 
     What is made on the spot has no file that could change.
     """

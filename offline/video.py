@@ -130,7 +130,7 @@ def _drawn(env: Environment) -> Any:
     """One more copy of a user's environment; `ConfigError` where it makes no pictures."""
     assert env.another is not None
     made = env.another()
-    # What an environment declares it can draw is asked of it: training factories name no mode.
+    # A declared render mode is requested: training factories name no mode.
     if made.render_mode is None and "rgb_array" in made.metadata.get("render_modes", ()):
         made.unwrapped.render_mode = "rgb_array"
     if made.render_mode != "rgb_array":

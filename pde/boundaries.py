@@ -3,8 +3,8 @@
 An axis is `periodic`, or each of its ends is one of
 
     wall                 unspecified: networks see zeros there, the mean of a channel
-    open                 the last value goes on
-    neumann              no gradient: the last value goes on
+    open                 the last value continues
+    neumann              no gradient: the last value continues
     dirichlet=0.5        this value one point beyond the last, in the data's units;
                          `dirichlet` is 0, `dirichlet=0,300` has one for each channel that changes
 

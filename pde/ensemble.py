@@ -54,8 +54,8 @@ class Trust(NamedTuple):
     """A calibrated agreement level; plain numbers.
 
     Attributes:
-        level: promises end where agreement first falls to it.
-        miss: largest share of trajectories that stop being valid before their promise ends.
+        level: the promised time ends where agreement first falls to it.
+        miss: largest share of trajectories that become invalid before their promised time.
         factor: median of `T / H(0.8)`, which makes the best guess of agreement's valid time.
         steps: length of the calibration's rollouts; nothing beyond it is promised.
         trajectories: number of trajectories of the calibration.
@@ -69,7 +69,7 @@ class Trust(NamedTuple):
 
     @property
     def stop(self) -> float:
-        """Agreement below which neither the promise nor the best guess needs another step."""
+        """Agreement below which neither the promised nor the estimated time needs another step."""
         return min(self.level, THRESHOLD)
 
 
@@ -130,7 +130,7 @@ def calibrate(
     true_valid_time: jax.Array | np.ndarray,
     miss: float = 0.1,
 ) -> Trust:
-    """Find the smallest agreement level whose promises are kept on trajectories never trained on.
+    """Find the smallest agreement level whose promised times hold on held-out trajectories.
 
     Trajectory `b` misses at level `tau` where its agreement exceeds `tau` up to and including the
     step at which it stops being valid: where `s_b = min_{t <= T_b} agreement_t` exceeds `tau`. The
@@ -141,7 +141,7 @@ def calibrate(
         agreement: `[T, n]` of forecasts that were not stopped, one start per trajectory.
         true_valid_time: `[n]` steps from 0 to `T`: `valid_time` of the correlation of the same
             forecast (its mean, or one member) with the truth.
-        miss: largest share of missed promises, above 0 and below 1.
+        miss: largest share of promised times that fail, above 0 and below 1.
 
     Returns:
         The level as `Trust`.

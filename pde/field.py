@@ -91,7 +91,7 @@ def roll_emulator(
         emulator, params: what to roll.
         start: `[B, H * C, *space]`, the emulator's history, oldest frame first.
         conditions: `[B, P]`; `Conditioning` where there are constant channels.
-        key: consumed; every field, step and refinement draws its own noise from it.
+        key: consumed; every field, step and refinement has its own noise from it.
         steps: number of frames; surplus frames of a bundle's last call are dropped.
 
     Returns:

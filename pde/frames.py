@@ -1,4 +1,4 @@
-"""Frames of fields that a person should look at, and what float32 loses of fields."""
+"""Suspicious frames of fields, and what float32 loses of fields."""
 
 from __future__ import annotations
 

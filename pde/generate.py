@@ -116,12 +116,12 @@ def _check(solved: Solved, begin: int) -> None:
 
 
 class Quality(NamedTuple):
-    """What to look at before training on a set.
+    """Statistics to check before training on a set.
 
     Attributes:
         std: standard deviation of all values.
         increment: `[trajectories]` standard deviation of the change from frame to frame.
-        steady: share of trajectories that hardly move (increment below a twentieth of the median).
+        steady: share of nearly stationary trajectories (increment below a twentieth of the median).
         tail: amplitude at the highest resolved wavenumbers relative to the highest amplitude.
     """
 

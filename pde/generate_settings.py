@@ -78,7 +78,7 @@ class Simulation:
         points: points of the grid, along every axis.
         oversampling: the solver's grid has so many times the points; what is kept is cut off in
             Fourier space, not strided, so that nothing is aliased.
-        extent: shortest and longest domain; each trajectory draws its own uniformly.
+        extent: shortest and longest domain; each trajectory samples its own uniformly.
         dt: shortest and longest time between frames, drawn likewise.
         parameter_range: lowest and highest value of the equation's parameter (viscosity,
             diffusivity, dispersion, velocity or feed), drawn likewise.

@@ -33,11 +33,11 @@ def inspect(
         file: a file in the layout of PDEArena (on one axis or NavierStokes2D), The Well, PDEBench,
             PDEgym or APEBench, or a plain array (.npy, or .npz with u, dt, dx, ...); or several, a
             folder, a pattern.
-        out: also draw a trajectory and the increments into this PNG file.
-        rows: trajectories to look at; fewer of large ones.
+        out: also plot a trajectory and the increments into this PNG file.
+        rows: trajectories to inspect; fewer of large ones.
         axes: number of spatial axes, for a plain array with an ambiguous shape.
         every: keep every so many frames of the file, the first included.
-        channels: names of those to look at; left out, all.
+        channels: names of the channels to inspect; left out, all.
     """
     import numpy as np
 

@@ -46,7 +46,7 @@ class Calibration(NamedTuple):
     stride: int
 
     def outside(self, fields: FieldSet, starts: np.ndarray) -> list[str]:
-        """What of other trajectories lies outside, a sentence each: no promise holds there."""
+        """Parameters outside the calibration's range, a sentence each: times do not hold there."""
         found = []
         for name, values in measured(fields, starts).items():
             low, high = self.ranges.get(name, (-math.inf, math.inf))
@@ -118,7 +118,7 @@ def calibrated(
     Args:
         own: with at least two members.
         fields: trajectories of the same kind as those to be rolled.
-        miss: largest share of promises that do not hold.
+        miss: largest share of promised times that do not hold.
         stride: frames of the fields per step; None for as many as in training.
         seed, key: those of the rollout that is promised.
 

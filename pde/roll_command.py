@@ -35,7 +35,7 @@ def roll(
         out: output file: .h5 or .hdf5 (PDEArena's layout; The Well's for several channels or axes,
             all periodic), .npz, or .npy (APEBench's, of one axis). The start is its first frame.
             Left out, rolled.h5, or rolled.npz in a plane with walls.
-        picture: also draw the first trajectory into this .png file, on one axis beside the file's
+        picture: also plot the first trajectory into this .png file, on one axis beside the file's
             frames and the error as far as those go; fields in the plane move in a .gif, likewise.
         rows: trajectories to roll, the first ones.
         training_seed: index of the run's seed, from 0.
@@ -43,7 +43,7 @@ def roll(
         axes: number of spatial axes, for a plain array with an ambiguous shape.
         members: also roll the other training seeds (and step sizes, of `pde train --strides 1 2`),
             print how long each trajectory can be followed and write it into the file: `agreement`,
-            `valid_time` (best guess) and `promised_time`. --picture draws it beside, as
+            `valid_time` (point estimate) and `promised_time`. --picture also plots them, as
             NAME-trust.png. Times are in steps.
         miss: share of the promised times that may be too long.
         calibration: trajectories never trained on, at least 2 / miss of them, that the promise is

@@ -140,7 +140,7 @@ def promise(
     seed: int,
     key: int,
 ) -> None:
-    """Print how long each trajectory can be followed, write it into the file and draw it."""
+    """Print each trajectory's valid time, write it into the file and plot it."""
     for line in calibration.outside(fields, start):
         warnings.warn(line, stacklevel=2)
     found = trusted(own, calibration, start, conditions, truth, steps, seed=seed, key=key)

@@ -81,7 +81,7 @@ def load_emulator(
 
 @dataclass(frozen=True)
 class _Facts:
-    """What `emulator.json` says of a `TrainedEmulator`; scalings are shift and factor."""
+    """A `TrainedEmulator` in `emulator.json`; scalings are shift and factor."""
 
     channels: int = positive(1)
     points: int | tuple[int, ...] = positive(1)

@@ -72,7 +72,7 @@ class TrainConfig:
             that differ between trajectories.
         stream: leave the fields on disk and read windows while training: auto, if they do
             not fit into memory; always; never.
-        on_divergence: treatment of a seed whose loss becomes non-finite: drop it and go on with the
+        on_divergence: treatment of a seed whose loss becomes non-finite: drop it and keep the
             others, or raise.
         horizon: steps of the test rollouts; left out, the length of the test trajectories.
         baselines: in addition to persistence: linear, the best linear map per wavenumber; low_pass,

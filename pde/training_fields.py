@@ -46,7 +46,7 @@ def parted(fields: FieldSet, stream: Stream) -> tuple[FieldSet, np.ndarray]:
 
 
 def hold_fields(fields: FieldSet, u: np.ndarray, part: str, context: RunContext | None) -> None:
-    """`DataError` where a run that goes on would see other fields than it began with."""
+    """`DataError` where a resumed run would be trained on other fields than before."""
     if context:
         digest = hashlib.sha256(np.ascontiguousarray(u).data)
         if fields.constant:

@@ -136,6 +136,6 @@ def learned_from(own: TrainedEmulator, objective: Any, training: Training) -> di
 
 def rounded(scaling: Scaling) -> list[float]:
     """Shift and factor to a millionth of the spread: the last bits of what was measured are a
-    machine's own, and a run may go on on another."""
+    machine's own, and a run may be resumed on another."""
     digits = 6 + math.floor(math.log10(scaling.factor))
     return [round(scaling.shift, digits), float(f"{scaling.factor:.6g}")]

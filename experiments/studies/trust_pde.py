@@ -51,7 +51,7 @@ class Config:
         shifted: lengths of the domain that the calibrated level is tried on besides.
         network: network of every member; trained at one and at two frames per step.
         training: training settings of every member.
-        miss: largest share of promises that do not hold.
+        miss: largest share of promised times that do not hold.
     """
 
     seeds: int = number(5, least=3)

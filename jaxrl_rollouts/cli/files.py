@@ -15,7 +15,7 @@ MOST = {"JSON": 4_000_000, "YAML": 100_000}
 
 
 def read_settings(path: Path, experiment: str) -> tuple[str | None, Any]:
-    """The preset a file was made from, where it says so, and its settings as nested data.
+    """The preset named in a file, if any, and its settings as nested data.
 
     Args:
         path: a YAML or JSON file, keys nested or dotted (`study.seeds: 3`); or a run's `run.json`,

@@ -1,4 +1,4 @@
-"""`resume --longer`: a run whose trainings go on beyond the length they were begun with."""
+"""`resume --longer`: trainings continued beyond their planned length."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def lengthen(
 
 
 def advice(experiment: Experiment, config: Any, report: Report, folder: RunFolder) -> str:
-    """How to go on where values were read too early; empty where none was, or nothing can be done.
+    """How to continue where values were read too early; empty where none was, or it is impossible.
 
     A clock runs as the trainings do: `n tau (1 - gamma)` of `times n` steps is `times` as much.
     """

@@ -90,7 +90,7 @@ def _missing_device() -> UserError | None:
 
 
 def _dispatch_together(arguments: list[str], wanted: together.Wanted) -> None:
-    """The same command in several processes, of which the first one speaks and writes.
+    """The same command in several processes, of which the first one prints and writes.
 
     A process that failed exits at once: a clean shutdown would wait minutes for the others.
     """
@@ -141,7 +141,7 @@ def _quieten() -> None:
         print(f"warning: {text}", file=sys.stderr, flush=True)
 
     def ignore(unraisable: Any) -> None:
-        if unraisable.exc_type is KeyboardInterrupt:  # Python would print it, and go on
+        if unraisable.exc_type is KeyboardInterrupt:  # Python would print it and continue
             interrupt_again()
             return
         if str(unraisable.exc_value) != "Event loop is closed":

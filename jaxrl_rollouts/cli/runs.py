@@ -1,4 +1,4 @@
-"""The commands about runs: begin one, go on with one, show what came of it.
+"""The commands about runs: start one, resume one, show its report.
 
 Only what a command needs is imported: jax is loaded once its words are understood.
 """
@@ -101,7 +101,7 @@ def execute(
 ) -> Report:
     """Run an experiment in a folder, save its report there and print it.
 
-    Called again on the same folder it goes on: each finished stage finds its own checkpoint.
+    Called again on the same folder it resumes: each finished stage finds its own checkpoint.
     """
     from .. import processes
     from ..record.loggers import make_loggers

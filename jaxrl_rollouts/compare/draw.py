@@ -1,4 +1,4 @@
-"""What comparisons draw: training curves of the cells of a grid, and levels.
+"""Plots of comparisons: training curves of the cells of a grid, and levels.
 
 Functions take axes, so that they can be put together:
 

@@ -169,7 +169,7 @@ def run_grid(
     stage: str = "",
     clear: bool = True,
 ) -> Grid:
-    """Train every arm; one that diverges becomes a cell of NaN and the others go on.
+    """Train every arm; one that diverges becomes a cell of NaN and the others continue.
 
     Args:
         axes: name -> values (text or numbers); their product is run, the last axis fastest. With

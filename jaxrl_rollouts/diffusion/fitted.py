@@ -141,11 +141,11 @@ class Fitted(NamedTuple):
         stage: str = "student",
         context: RunContext | None = None,
     ) -> Fitted:
-        """Train a student that draws in a few calls what this model draws in many.
+        """Train a student that samples in a few calls what this model samples in many.
 
         Args:
             rows: `[N, F]` or `[N, L, C]`, in the data's units: the model's own, or others like
-                them. The student sees them noised, and its teacher says where they go.
+                them. The student gets them noised, with its teacher's velocities as targets.
             calls: network calls per sample.
             steps, batch: gradient steps, two calls of the teacher each, and rows of each.
             config: all settings of the student instead, and of its sampler.

@@ -165,7 +165,7 @@ def flow_of_denoiser(denoiser: Denoiser) -> Flow:
 def denoiser_of_flow(flow: Flow) -> Denoiser:
     """The other way: `D(x; sigma) = y - t u(y, t, t)`, `y = (1 - t) x`, for every sampler of EDM.
 
-    It is as good as the flow's velocities; a consistency student has hardly any.
+    It is as good as the flow's velocities; a consistency student has almost none.
     """
 
     def denoise(params: PyTree, x: jax.Array, sigma: jax.Array) -> jax.Array:

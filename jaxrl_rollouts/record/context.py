@@ -1,4 +1,4 @@
-"""What a run is given besides its configuration: its folder, and who listens."""
+"""Context of a run besides its configuration: its folder, loggers and stop flag."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ class RunContext:
 
 
 def poll(context: RunContext | None, where: str) -> None:
-    """Raise `Interrupted` if the context's stop flag was raised; `where` says what comes next."""
+    """Raise `Interrupted` if the context's stop flag is set; `where` names the next step."""
     if context and context.stop and context.stop.requested:
         raise Interrupted(f"stopped {where}; resume with: {context.folder.resume}")

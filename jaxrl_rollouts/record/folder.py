@@ -1,4 +1,4 @@
-"""A run's folder: it holds the configuration, and is enough to go on with the run or repeat it.
+"""A run's folder: it holds the configuration, and suffices to resume or repeat the run.
 
 runs/pendulum-mixed-mopo-20261120-235905/
     run.json        what was asked for (written first, atomically)
@@ -202,7 +202,7 @@ class RunFolder:
 
     @property
     def resume(self) -> str:
-        """The command that goes on with the run."""
+        """The command that resumes the run."""
         trust = f" --trust {shlex.join(self.code)}" if self.code else ""
         return f"jaxrl-rollouts resume {shlex.quote(str(self.path))}{trust}"
 
@@ -231,7 +231,7 @@ class RunFolder:
         return read_json(self.path / "run.json", "a run folder").get("data", {})
 
     def changed(self, config: Any, command: str) -> RunFolder:
-        """The same folder for another configuration from here on; for who holds it.
+        """The same folder with another configuration from here on; needs its lock.
 
         What cells measured after their trainings is forgotten: it is measured anew.
         """
@@ -243,7 +243,7 @@ class RunFolder:
         return replace(self, config=record["config"], command=command)
 
     def tidy(self) -> None:
-        """Remove what a killed process left of files it was writing; for who holds the folder."""
+        """Remove unfinished files of a killed process; needs the folder's lock."""
         for path in sorted(self.path.rglob("*"), reverse=True):
             if LEFT.fullmatch(path.name):
                 if path.is_dir() and not path.is_symlink():

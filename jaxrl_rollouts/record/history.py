@@ -55,7 +55,7 @@ class History:
     Args:
         path: the file; None keeps the records in memory only.
         upto: drop records of later iterations, and what a crash or a disk has damaged.
-        kept: the text of the records up to there as a checkpoint has it, whatever the file says.
+        kept: text of the records in a checkpoint, which overrides the file.
 
     Warns:
         UserWarning: the file lacks some of `kept`.

@@ -20,7 +20,7 @@ NAME = ".lock"
 
 
 class FolderLock:
-    """Context manager that holds a folder; `.lock` in it says which process does.
+    """Context manager that locks a folder; its `.lock` names the process.
 
     The operating system's own lock goes with its process, so one that died holds nothing. Where
     the file system has none (some network file systems), the file itself is the lock: it is

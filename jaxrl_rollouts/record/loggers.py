@@ -35,14 +35,14 @@ class Logger(Protocol):
         """Take one record; values are scalars or `[seeds]` arrays."""
 
     def restore(self, stage: str, records: Sequence[Record]) -> None:
-        """Where a run goes on: of `stage` these records stay, and no others."""
+        """Where a run resumes: of `stage` these records stay, and no others."""
 
     def close(self) -> None:
         """Write out what is pending."""
 
 
 class _Row(NamedTuple):
-    """What a line of a file says; `rest` is all but the time."""
+    """Parsed line of a file; `rest` is all but the time."""
 
     stage: str
     step: int
@@ -50,7 +50,7 @@ class _Row(NamedTuple):
 
 
 class _FileLogger:
-    """Lines in a file; opening an existing one goes on with it, without a line that was torn."""
+    """Lines in a file; an existing one is continued, without an incomplete last line."""
 
     header = ""
 
@@ -115,7 +115,7 @@ class _FileLogger:
         raise NotImplementedError
 
     def _row(self, line: str) -> _Row:
-        """What a line says."""
+        """Text of a line."""
         raise NotImplementedError
 
 
@@ -189,7 +189,7 @@ class WandbLogger:
     def __init__(self, folder: Path, name: str) -> None:
         import wandb
 
-        # The run's own name is its id: resumed, it goes on where it was.
+        # The run's own name is its id: a resumed run continues its curves.
         self._run = wandb.init(
             project="jaxrl-rollouts", name=name, id=name, resume="allow", dir=str(folder)
         )

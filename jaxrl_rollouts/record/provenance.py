@@ -37,7 +37,7 @@ def code_commit() -> str:
     """The commit of this package's code, with `+changed` where files differ from it.
 
     Known of a checkout, and of what pip installed from a repository; of others `files-` and the
-    beginning of a digest of all modules, which says as well that two runs had the same code.
+    beginning of a digest of all modules, equal for runs of the same code.
     """
     root = Path(__file__).parents[2]
     if (root / ".git").exists():

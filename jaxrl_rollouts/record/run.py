@@ -44,7 +44,7 @@ class Run(RunContext):
         """Open a run's folder, or make it.
 
         Args:
-            folder: where; the same folder goes on with the same run.
+            folder: output folder; the same folder resumes the same run.
             name: for its reports; the folder's own unless given.
             progress: show progress.
             loggers: loggers of metrics: jsonl, csv, tensorboard, wandb.

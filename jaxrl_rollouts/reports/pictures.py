@@ -85,7 +85,7 @@ def figure(
 
     `width` and `height` are inches per panel, `titles` are the panels'.
     """
-    # Imported here: a training draws nothing before its report.
+    # Imported here: a training plots nothing before its report.
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""A report: what an experiment measured, what it claims, and the pictures to look at.
+"""A report: an experiment's measurements, claims and pictures.
 
 `report.json` and its PNG files lie side by side in a folder, with the readable `report.html` and
 `report.md` (`page.write_pages`). Rich tables and Markdown are in `text`.

@@ -89,7 +89,7 @@ def bootstrap_interval(
             the same numbers is the same.
 
     Returns:
-        Lower and upper end. With a single seed both are the value: one run says nothing about
+        Lower and upper end. With a single seed both are the value: one run has no information on
         the spread. NaN when any value is NaN.
     """
     x = _two_axes(values)

@@ -1,4 +1,4 @@
-"""`jaxrl-rollouts sweep`: plan, start or go on, hand over to SLURM, collect."""
+"""`jaxrl-rollouts sweep`: plan, start or resume, submit to SLURM, collect."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SweepOptions:
         seeds: Values of the setting `seed`. Each task trains one seed, or as many as are asked for.
         vary: Other settings and their values, `expectile=0.7,0.9 agent.tau=0.005,0.01`; a method
             without such a setting is run once.
-        out: Folder of the sweep, by default runs/EXPERIMENT-sweep; one that is there goes on or
+        out: Folder of the sweep, by default runs/EXPERIMENT-sweep; an existing one is resumed or
             grows.
         publish: Also copy report and pictures to this folder, under the name EXPERIMENT-sweep.
         address: A Ray cluster that runs: auto, or HOST:PORT. Left empty: Ray on this machine.
@@ -233,7 +233,7 @@ def task(
     number: tyro.conf.Positional[int],
     trust: tuple[str, ...] = (),
 ) -> None:
-    """Run one task of a sweep, or go on with it; a finished one is left alone.
+    """Run or resume one task of a sweep; a finished one is left unchanged.
 
     Args:
         folder: folder of the sweep.

@@ -94,7 +94,7 @@ def _follow(
             task = open_tasks.pop(reference)
             try:
                 ray.get(reference)
-            except Exception as error:  # of Ray, or of the file system: the others go on
+            except Exception as error:  # of Ray, or of the file system: the others continue
                 _put_down(ray, folder / task.name, error, cancelled)
         show()
         if stop.requested and not cancelled:

@@ -1,4 +1,4 @@
-"""Which runs a sweep consists of, and the `plan.json` that says so in its folder.
+"""The runs of a sweep, and the `plan.json` that lists them in its folder.
 
 runs/offline-sweep/
     plan.json                     the tasks, each with its command

@@ -99,7 +99,7 @@ def run_task(
     environment: Mapping[str, str] | None = None,
     stop: StopFlag | None = None,
 ) -> Status:
-    """Make, or go on with, the run of a task; what it prints goes to `log.txt`.
+    """Start or resume the run of a task; its output goes to `log.txt`.
 
     Returns:
         How it went; `failed` and `diverged` are errors of its own.

@@ -112,7 +112,7 @@ def tune(name: str, asked: TuneOptions, given: Sequence[str], command: str) -> N
     Raises:
         ConfigError: a setting is wrong, or the metric is no number of the report.
         MissingExtraError: Optuna is not installed.
-        Interrupted: stopped on request; the same command goes on.
+        Interrupted: stopped on request; the same command resumes.
     """
     experiment = plugins.load_experiment(name)
     space = spans(asked.vary)

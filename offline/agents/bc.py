@@ -42,7 +42,7 @@ class BcConfig:
         normalize_obs: observations by their statistics in the dataset.
         actor_lr: learning rate.
         discount: discount of the reported value; cloning itself has none.
-        flow_steps: Euler steps of a flow that draws its actions. None: no flow.
+        flow_steps: Euler steps of a flow policy. None: no flow.
     """
 
     hidden_dims: tuple[int, ...] = layers((256, 256))

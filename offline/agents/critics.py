@@ -1,4 +1,4 @@
-"""Critics that see normalised observations: settings, values, gradient step; when to trust them."""
+"""Critics on normalised observations: settings, values, gradient step, convergence."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def init(nets: IfqlNets, key: jax.Array, scaler: Scaler | None = None) -> IfqlSt
 def policy(
     nets: IfqlNets, actor: Choosing, key: jax.Array, observation: jax.Array, memory: PyTree
 ) -> tuple[jax.Array, PyTree]:
-    """`argmax_a min_i Q_i(s, a)` over `candidates` draws of the flow, in evaluation as well."""
+    """`argmax_a min_i Q_i(s, a)` over `candidates` samples of the flow, also in evaluation."""
     count = nets.config.candidates
     noise = draws.normal(key, (count, *observation.shape[:-1], nets.flow.action_size))
     seen = jnp.broadcast_to(observation, (count, *observation.shape))

@@ -186,7 +186,7 @@ def gaussian(nets: IqlNets, actor: Scaled, observations: jax.Array) -> tuple[jax
 def policy(
     nets: IqlNets, actor: Scaled, key: jax.Array, observation: jax.Array, memory: PyTree
 ) -> tuple[jax.Array, PyTree]:
-    """A draw of the normal, clipped to the action space."""
+    """A sample of the normal, clipped to the action space."""
     mean, std = gaussian(nets, actor, observation)
     return jnp.clip(mean + std * draws.normal(key, mean.shape), -1.0, 1.0), memory
 

@@ -35,7 +35,7 @@ class PlanRows(NamedTuple):
 def mean_to_go(transitions: Transitions, discount: float) -> np.ndarray:
     """`[N]` float64: `sum_k g^k r_{t+k} / sum_k g^k` over what is left of the episode.
 
-    A terminated episode goes on without reward for ever; one that was cut off just stops, so that
+    A terminated episode continues without reward for ever; a truncated one just stops, so that
     its last states are as good as its others and not better for having less ahead of them.
     """
     rewards = np.asarray(transitions.rewards, np.float64)

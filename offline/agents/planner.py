@@ -1,4 +1,4 @@
-"""A planner: draw how states should go on from here, and act so that they do.
+"""A planner: sample future states from the present one, and act to reach them.
 
 A diffusion model of windows of states samples one that begins with the last states seen and whose
 return ranks high; an inverse model gives the action that leads to its first new state, as in
@@ -55,7 +55,7 @@ class PlannerConfig:
     """Hyper-parameters.
 
     Attributes:
-        history: last states that a plan goes on from, the present among them.
+        history: last states that condition a plan, including the present one.
         horizon: states ahead in a plan.
         unet: the model of plans.
         by: plans are drawn by the `student`, or by the model itself, the `teacher`; then there is

@@ -148,7 +148,7 @@ def bellman_target(
         batch: `[B]` rows.
         penalty: `[B]` or a number.
         next_value: `(next_observations [B, S], value [B]) -> [B]` replaces the soft value that is
-            bootstrapped from; None trusts the critics.
+            bootstrapped from; None: no bound.
     """
     # One action for all critics: the minimum is then over values of the same action.
     value = soft_value(nets, state, key, batch.next_observations)

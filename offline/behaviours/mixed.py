@@ -16,7 +16,7 @@ from ..evaluation import check_count
 def pendulum_mixed(key: jax.Array, steps: int = 20_000) -> Transitions:
     """Pendulum episodes of every quality: a quarter random, the others swing-ups spoilt by noise.
 
-    Each episode draws its own gain (log-uniform in [0.1, 1]), noise (up to 0.5) and share of
+    Each episode samples its own gain (log-uniform in [0.1, 1]), noise (up to 0.5) and share of
     random actions (up to one half). Mean return about -800; the best episodes are near optimal.
     """
     check_count("steps", steps)

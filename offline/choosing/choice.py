@@ -40,7 +40,7 @@ class Choice:
         data: name of the log.
         estimator: that which gives the intervals.
         note: why that is not the first one asked for; "" where it is.
-        draws: `[P, D]` joint bootstrap draws of the values.
+        draws: `[P, D]`, joint bootstrap samples of the values.
         models: fitted world models, for the next call; None without that estimator.
         over_time: for each policy, `beyond` over time; empty without models.
         true: values in the true environment, in the table's order; empty where none were measured.

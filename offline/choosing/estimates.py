@@ -40,7 +40,7 @@ class Log(NamedTuple):
         kept: `[S]`, the numbers of the episodes.
         starts: `[S, D]`, where they begin.
         returns: `[S]`, discounted.
-        counts: `[draws, S]`, how often a draw has an episode.
+        counts: `[draws, S]`, multiplicity of each episode in a bootstrap sample.
     """
 
     dataset: Dataset
@@ -62,12 +62,12 @@ class Log(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """What an estimator says of `P` policies; what it cannot say is NaN, with a reason.
+    """An estimator's values of `P` policies; missing ones are NaN, with a reason.
 
     Attributes:
-        draws: `[P, D]` of the values.
+        draws: `[P, D]`, bootstrap samples of the values.
         value: `[P]`.
-        data: `[D]` draws of the data's own value, as this estimator counts it.
+        data: `[D]`, bootstrap samples of the data's value, by this estimator.
         own: that value.
         off: `[G]`, its estimates of the log's parts, less what they earned; empty where none.
         why: `[P]`, why there is no value; "" where there is.

@@ -143,7 +143,7 @@ def bandit_curve(
     picked wherever returns are negative.
 
     Args:
-        returns: `[P, R]`, `R` episodes of each policy; a pull draws one of them.
+        returns: `[P, R]`, `R` episodes of each policy; a pull samples one of them.
         pulls: number of trials, or several numbers.
         policies: policies sampled in each repeat; at most `P`.
         repeats: over which the curve is averaged.

@@ -127,7 +127,7 @@ def deciding(
 
     It is `fqe` where what comes before it fails the check on the data's parts, or errs more than
     "nothing changes", and `fqe` itself passes that check. Its critics may value actions that the
-    log never shows, so that a policy is deployed only where the models do not speak against it.
+    log never shows, so a policy is deployed only where the models do not contradict it.
     """
     name, first = next(iter(found.items()))
     doubt = _doubt(check_of(first, log), models if name == "models" else None)
@@ -212,7 +212,7 @@ def _against(other: Estimate, number: int, level: float, log: Log | None) -> str
 
 
 def _silent(row: Row, weighed: Mapping[str, Any]) -> str:
-    """A word where importance sampling says nothing."""
+    """The reason where importance sampling gives no value."""
     if not {"is", "dr"} & set(weighed):
         return ""
     if not row.effective:

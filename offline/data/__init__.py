@@ -1,4 +1,4 @@
-"""Offline datasets: find, read, check, write, look at and sample them.
+"""Offline datasets: find, read, check, write, inspect and sample them.
 
 dataset = load("hopper-medium-v2")      # or a path, a Minari id, a dict
 dataset = from_arrays(observations, actions, rewards, terminals, timeouts, action_low=-2, ...)

@@ -75,7 +75,7 @@ def _answer(url: str, name: str) -> Any:
     except OSError as error:  # of which those of TLS and of HTTP are kinds
         answer = urllib.request.urlopen(f"http://{rest}", timeout=TIMEOUT)
         warnings.warn(
-            f"{name}: fetched over http, where anybody on the way may change it, as https failed: "
+            f"{name}: fetched over http, which does not protect it from changes, as https failed: "
             f"{one_line(error)}",
             stacklevel=3,
         )
@@ -111,7 +111,7 @@ def _look_into(temporary: Path, name: str, hint: str) -> None:
 
 
 def _sweep(path: Path) -> None:
-    """Remove what killed downloads of this file left; one that goes on is never that old."""
+    """Remove remains of killed downloads of this file; a running one is never that old."""
     for part in path.parent.glob(f".{path.name}.*.part"):
         if time.time() - part.stat().st_mtime > FORGOTTEN:
             part.unlink(missing_ok=True)

@@ -37,7 +37,7 @@ def is_minari(candidate: Any) -> bool:
 
 
 def need_minari() -> Any:
-    """The package, or the `MissingExtraError` that says how to get it."""
+    """The package, or the `MissingExtraError` with the install command."""
     try:
         import minari
     except ImportError:
@@ -179,7 +179,7 @@ def _rows_bytes(data: Path) -> int:
 
 
 def _metadata(path: Path) -> dict[str, Any]:
-    """What a dataset's folder says of itself; nothing where it cannot be read."""
+    """Metadata of a dataset's folder; empty where it cannot be read."""
     try:
         facts = json.loads((path / "metadata.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -70,7 +70,7 @@ def resolve(
 
     Raises:
         DataError: no such file, an unknown name (with the closest ones), or a D4RL file that
-            is neither here nor to be had; the message says what to fetch and where to put it.
+            can be neither found nor downloaded; the message names the file and its folder.
     """
     text = str(name_or_path)
     folders = data_folders(data_dir)

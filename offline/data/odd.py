@@ -1,4 +1,4 @@
-"""Rows that a person should look at: extreme numbers, missing values, changes unlike the others."""
+"""Suspicious rows: extreme numbers, missing values, changes unlike the others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LATE = "at the ends of episodes: are their flags one row late?"
 
 @dataclass(frozen=True)
 class Suspicion:
-    """Something a person should look at.
+    """A suspicious finding to check.
 
     Attributes:
         kind: `non-finite`, `extreme`, `missing value?`, `constant column`, `all zero`, `action out

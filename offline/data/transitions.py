@@ -51,7 +51,7 @@ class Dataset:
         source: the file (Minari: the folder) they were read from; a word in brackets for rows
             from memory.
         sha256: hex digest of that file's bytes, or of the arrays.
-        attributes: what the file says of itself, plus what the loader did: `format`,
+        attributes: the file's metadata, plus what the loader did: `format`,
             `successors` ("stored" or "shifted") and, where these are not known of all rows, how
             many are ends, `ends_alone`, and how many were dropped: `dropped_rows`, of which
             `dropped_truncations` were cut.

@@ -32,7 +32,7 @@ def to_gymnasium(environment: Environment | str, render_mode: str | None = None)
     Args:
         environment: it, or its name (see `make`).
         render_mode: `rgb_array`, with which `render` draws an embedded environment: a field over
-            the time of the episode so far, of others the present state. None draws nothing.
+            the time of the episode so far, of others the present state. None: no rendering.
 
     Raises:
         MissingExtraError: gymnasium is not installed.

@@ -55,7 +55,7 @@ DRAWN = (*LINES, *FIELDS)
 
 
 def painter(name: str, beside: np.ndarray | None = None) -> Paint:
-    """What draws an environment.
+    """Rendering of an environment.
 
     Args:
         name: name of an embedded environment.

@@ -122,7 +122,7 @@ def _maker(env: Any) -> Callable[[], Any]:
     if isinstance(env, str) and env not in gymnasium.registry and ":" not in env:
         raise unknown_name(env, gymnasium.registry)
     vector = isinstance(env, gymnasium.vector.VectorEnv)
-    # The registration of a vector says nothing of the wrappers around it.
+    # The registration of a vector does not include the wrappers around it.
     wrapped = vector and env.unwrapped is not env
     known = env if isinstance(env, str) else env.spec
     if known is None or wrapped:

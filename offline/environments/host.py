@@ -228,7 +228,7 @@ class Copies:
 
 
 def _float32(values: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):  # infinities are found by those who look for them
+    with np.errstate(over="ignore"):  # infinities are checked elsewhere
         return values.astype(np.float32)
 
 

@@ -166,7 +166,7 @@ def mujoco_environment(
 
     Args:
         terminate_when_unhealthy: false (as a query: `Hopper-v4?terminate_when_unhealthy=false`)
-            lets episodes go on after a fall, where there is no reward for being upright.
+            lets episodes continue after a fall, where there is no reward for being upright.
         exclude_current_positions_from_observation: false puts the positions along the floor first,
             as NeoRL's observations have them.
     """

@@ -48,7 +48,7 @@ class OnTargets(ModelBased):
     Attributes:
         num_samples: next states per elite and row, averaged before the elites are compared.
         sample_noise: noise of those samples: every elite has its `own` (the authors' code), or all
-            share one draw (`common`), so that few samples measure their disagreement and nothing
+            share one sample (`common`), so that few samples measure their disagreement and nothing
             else.
     """
 

@@ -87,7 +87,7 @@ class Imagination(NamedTuple):
 
 
 class Learning(NamedTuple):
-    """What a method learns: an agent, and what else it says in `begin`."""
+    """Learned state of a method: an agent, and the rest from `begin`."""
 
     agent: Any
     extra: PyTree = ()
@@ -156,7 +156,7 @@ class ModelBased(Method):
         return None
 
     def sampling(self) -> Noise:
-        """How `world.sample_elites` draws the elites' samples."""
+        """The noise of `world.sample_elites`."""
         return "own"
 
     def real_rows(self, transitions: Transitions) -> Any:

@@ -47,7 +47,7 @@ class Morel(ModelBased):
     def rows(self, trajectory: Trajectory, world: Rolled) -> tuple[Transitions, jax.Array]:
         """The pessimistic MDP, definition 3: an unknown step is rewarded `halt` and ends."""
         steps = trajectory.steps
-        # A rollout is also cut at its length: the uncertainty alone says what is unknown.
+        # A rollout also ends at its length: only the uncertainty marks unknown steps.
         unknown = steps.uncertainties > world.world.uncertainty_threshold
         rewards = jnp.where(unknown, self.halt, steps.rewards)
         return flat(trajectory, rewards=rewards, terminations=steps.terminations | unknown)

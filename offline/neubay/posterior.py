@@ -84,7 +84,7 @@ class PosteriorConfig(WorldEnsemble):
         else:
             key, ensemble = jax.random.fold_in(jax.random.key(job.seed), 2), self.ensemble
             run: dict[str, Any] = {"stage": stage, "context": context, "targets": "observations"}
-            # The policies of a world that diverged do so at their first step; others go on.
+            # The policies of a world that diverged do so at their first step; others continue.
             run |= {"forcing": task.env.forcing, "on_divergence": "drop"}
             model, worlds, trained = fit_world_models(
                 ensemble, known, key, seeds=self.ensembles, **run

@@ -71,7 +71,7 @@ def run(config: Config, context: RunContext) -> Report:
 
 
 def prepare(config: Config) -> list[str]:
-    """Read the agents that go on; nothing to say of them."""
+    """Read the agents to fine-tune; returns no notes."""
     if not config.start:
         raise ConfigError("start", "nothing", "the folder of a run, as in `finetune RUN`")
     start_of(config.start)

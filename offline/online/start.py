@@ -1,4 +1,4 @@
-"""What a fine-tuning goes on from: an agent that was trained offline, and what it learned from."""
+"""Start of a fine-tuning: an agent that was trained offline, and its data."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AGENTS = (IqlConfig, CqlConfig, SacConfig)
 
 
 class Start(NamedTuple):
-    """An agent to go on from.
+    """An agent to fine-tune.
 
     Attributes:
         settings: settings of the agent, its learning rates constant.
@@ -87,7 +87,7 @@ def log_of(trained: TrainResult | str | Path) -> Dataset:
     """The rows that agents learned from.
 
     Raises:
-        ConfigError: a folder that says nothing of its data.
+        ConfigError: a folder without information on its data.
     """
     if isinstance(trained, TrainResult):
         return trained.source.dataset

@@ -129,7 +129,7 @@ def _write(
     returns = episode_returns(data.transitions)
     print(f"{path}: {len(data):,} transitions, mean return {returns.mean():.1f}")
     print(f"sha256: {data.sha256}")
-    print(f"look at it with: jaxrl-rollouts data inspect {path}")
+    print(f"inspect it with: jaxrl-rollouts data inspect {path}")
 
 
 def _report(training: Online, run: Run) -> None:

@@ -137,7 +137,7 @@ def train_online(
 
     Environments of Gymnasium run on the host, gymnax's, brax's and the embedded ones inside the
     compiled program; in both, simulators and replay buffer are part of the checkpoint, and a run
-    that was cut goes on to the same bits (on CPU).
+    that was interrupted resumes bitwise (on CPU).
 
     Args:
         environment: what `make` takes. Of Gymnasium's other than MuJoCo's a state is the seed and
@@ -208,7 +208,7 @@ def finetune(
         An `Online`; its `before` has the metrics before the fine-tuning.
 
     Raises:
-        ConfigError, DataError: an agent that cannot go on, or an environment or data of other
+        ConfigError, DataError: an unsuitable agent, or an environment or data of other
             sizes than the policy's.
         CheckpointError: a folder without the training that made the policy.
         DivergenceError, Interrupted: as for `train_online`.

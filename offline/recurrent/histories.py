@@ -160,7 +160,7 @@ def remember(model: Model, limit: int | None = None) -> Model:
     Args:
         model: the transition.
         limit: steps after which an episode is cut, counted from its beginning and not from where
-            a rollout goes on; None leaves that to the model.
+            a rollout continues; None leaves that to the model.
     """
 
     def step(

@@ -32,7 +32,7 @@ class MemoryConfig:
 
     Attributes:
         kind: `lru` (linear recurrent unit, an associative scan where that is faster), `gru`,
-            `lstm`, or `none`, which looks at the present observation only (a Markov agent).
+            `lstm`, or `none`, which uses the present observation only (a Markov agent).
         width: width of the features and of everything between layers.
         state: complex units of an LRU layer; the others remember `width` numbers.
         layers: recurrent layers.

@@ -174,12 +174,12 @@ def sample(
             each as likely as another; an episode of one timestep has none.
 
     Returns:
-        A `Tape`. An empty buffer has nothing to draw: its floats come back as NaN, so that a loss
+        A `Tape`. Sampling an empty buffer returns NaN for floats, so that a loss
         on them is caught as non-finite rather than learned from.
     """
     if weighting == "transition":
         return _pairs(buffer, key, length)
-    # As many draws as timesteps: enough even if every episode has one timestep only.
+    # As many samples as timesteps: enough even if every episode has one timestep only.
     size = buffer.lengths.shape[0]
     if weighting == "episode":
         drawn = jax.random.randint(key, (length,), 0, jnp.maximum(buffer.count, 1))

@@ -62,7 +62,7 @@ def with_task(scaler: Scaler, task: jax.Array, seen: jax.Array) -> jax.Array:
 
 
 def carry_on(state: PyTree, data: Seen) -> PyTree:
-    """The `init` of later tasks: parameters and optimiser go on from the task before."""
+    """The `init` of later tasks: parameters and optimiser of the previous task are kept."""
     del data
     return state
 

@@ -252,7 +252,7 @@ class Sequenced:
         wide = (self.sizes[0] + self.total, self.sizes[1])
         buffers = Rows(*(np.zeros((*shape, size), np.float32) for size in wide))
         returns = np.full((self.width, self.total, self.total, self.seeds), np.nan)
-        # Every arm begins alike and draws the same rows.
+        # Every arm begins alike and samples the same rows.
         every = np.tile(np.arange(self.seeds), self.width)
         state: PyTree = jax.random.split(self.train_key, self.seeds)[every]
         for n, task in enumerate(self.tasks):

@@ -65,7 +65,7 @@ class RelabelConfig:
             drawn anew at every step, or the mean of a single network. `inverse` keeps the states
             and gives the action behind each change of them, the mean of an ensemble.
         networks: its networks; `model` has one of them.
-        noise: a member draws from its normal (`ensemble`); False takes its mean.
+        noise: sample from a member's normal (`ensemble`); False takes its mean.
         ending: classifier of terminations, for data that have some and environments whose rule
             is not known.
         beyond_threshold: steps on which members disagree more than on the `uncertainty_quantile`

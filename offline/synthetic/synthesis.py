@@ -162,7 +162,7 @@ def _sampler(
 def _described(
     dataset: Dataset, made: Transitions, method: str, config: RelabelConfig | None
 ) -> Dataset:
-    """The sampled rows as a dataset that says what they are made from."""
+    """The sampled rows as a dataset, with their origin as metadata."""
     facts = {"synthetic": method, "made_from": dataset.name}
     name = f"{dataset.name}-{method}"
     if config is not None:

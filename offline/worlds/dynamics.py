@@ -77,7 +77,7 @@ class Dynamics(NamedTuple):
         sample_elites: `(params, key, observations, actions) -> EliteSamples`, a sampled step of
             each elite.
         members: number of elites `E`; 1 for dynamics that are no ensemble.
-        measured: `uncertainty` says how far the model can be trusted; False where it was not
+        measured: whether `uncertainty` is computed; False where it was not
             asked for and is zero throughout.
         predict: `(params, observations, actions) -> Gaussian`, every elite's normal over change and
             reward, `[E, B, S + 1]`; None of dynamics that have no density.

@@ -72,7 +72,7 @@ def windows(transitions: Transitions, length: int, count: int, *, seed: int = 0)
 
 
 def unchanged(logged: LoggedWindows, std: ArrayLike) -> np.ndarray:
-    """`OpenLoop.error` of a model that says that nothing ever changes, `[T, B]`.
+    """`OpenLoop.error` of persistence, a model that predicts no change, `[T, B]`.
 
     Args:
         logged: as for `open_loop`.

@@ -45,7 +45,7 @@ class Layout(NamedTuple):
     Attributes:
         matches: `(path, file) -> bool`, whether a file is of this layout, sound or not; `file` is
             it opened where it is HDF5, else None.
-        read: looks into the file; `DataError` where something is missing or misshapen.
+        read: reads the file; `DataError` where something is missing or misshapen.
     """
 
     matches: Callable[[Path, h5py.File | None], bool]

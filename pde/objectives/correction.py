@@ -20,7 +20,7 @@ SECOND_CALL = 0.0  # the index that a correcting call sees
 
 @dataclass(frozen=True)
 class Correction(OneStepObjective):
-    """Predict a change, then look at it and predict again.
+    """Predict a change, then correct it with a second call.
 
     Attributes:
         second: prediction of the second call: the `change` again, or the `error` of the first.

@@ -41,7 +41,7 @@ from .one_step import Loss
 
 @dataclass(frozen=True)
 class Crps:
-    """Settings of an emulator that draws samples.
+    """Settings of a stochastic emulator.
 
     Attributes:
         members: samples of a training window, M.
@@ -88,7 +88,7 @@ class Crps:
         def loss(params: PyTree, key: jax.Array, window: jax.Array, conditions: Conditions) -> Loss:
             """`[]`, mean over steps, channels and points of the score of scaled changes.
 
-            Each member goes on from its own field; its change is that towards the true frame.
+            Each member continues from its own field; its target is the change to the true frame.
             """
             field, following = opening(window, net.history)
             fields = jnp.broadcast_to(field, (self.members, *field.shape))
