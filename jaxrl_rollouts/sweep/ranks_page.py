@@ -125,12 +125,12 @@ def _over(suite: Suite, cells: Cells) -> list[str]:
                 *_costs(suite, cells, datasets, method),
             ]
         lines.append(f"| {' | '.join(row)} |")
-    said = (
+    note = (
         f"Ranks are means over complete problems, {', '.join(notes)}, and over metrics: "
         f"{'; '.join(suite.metrics[m] for m in compared)}. The ratio is the geometric mean over "
         f"problems of {metric}."
     )
-    return [*lines, "", said]
+    return [*lines, "", note]
 
 
 def _at_equal_seconds(suite: Suite, cells: Cells) -> list[str]:
@@ -150,12 +150,12 @@ def _at_equal_seconds(suite: Suite, cells: Cells) -> list[str]:
             row += [f"{steps:,}" if steps else "", _shown(values_of(suite, cells, d, key, metric))]
         own = [table[d, m][key] for d in whole for m in compared if key in table[d, m]]
         lines.append(f"| {' | '.join([*row, f'{np.mean(own):.1f}' if own else ''])} |")
-    said = (
+    note = (
         f"Error: {suite.metrics[metric]}, lowest to highest seed, after the steps that take as "
         f"many seconds as those of {suite.title(suite.reference)}. Ranks are over metrics and "
         f"{len(whole)} of {len(names)} problems."
     )
-    return [*lines, "", f"{said} {suite.seconds.note}".strip()]
+    return [*lines, "", f"{note} {suite.seconds.note}".strip()]
 
 
 def _costs(suite: Suite, cells: Cells, datasets: Sequence[str], method: str) -> list[str]:
