@@ -96,7 +96,7 @@ _SCALARS: dict[type, tuple[tuple[type, ...], str]] = {
 
 def _check_kind(name: str, kind: Any, value: Any) -> None:
     """`ConfigError` for a scalar of another type, and for none of a `Literal`'s choices; alone, in
-    a tuple, or beside None. Of other types nothing is asked here."""
+    a tuple, or beside None. Other types are not checked here."""
     args = typing.get_args(kind)
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         others = [one for one in args if one is not types.NoneType]

@@ -108,7 +108,7 @@ def make_averaged(
         params = init_params(net_key)
         if start is not None:
             params = start(params, data)
-        # A buffer each: who donates the state cannot donate one twice.
+        # Separate buffers: a donated state cannot contain one twice.
         average = jax.tree.map(jnp.copy, params)
         return AveragedState(params, average, optimise.init(params), key)
 

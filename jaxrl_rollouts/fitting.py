@@ -194,7 +194,7 @@ def loss(params: PyTree, parts: FitParts, x: jax.Array, y: jax.Array) -> tuple[j
 
 
 def epoch_order(parts: FitParts, state: FitState, data: FitData) -> jax.Array:
-    """Which rows each member sees in this epoch: `[steps, N, batch]`, a bootstrap if asked for."""
+    """Each member's rows in this epoch: `[steps, N, batch]`, bootstrapped if so configured."""
     config, own = parts.config, data.own
     rows = data.inputs.shape[0] if own is None else own.learned.shape[1]
     batch = min(config.batch_size, rows)
@@ -246,7 +246,7 @@ def next_rate(parts: FitParts, moments: Any, early: jax.Array) -> tuple[Any, jax
 
 
 def annealed(parts: FitParts, moments: Any, epoch: jax.Array) -> Any:
-    """The rate of one epoch along the cosine, where that is asked for."""
+    """The rate of one epoch along the cosine, if there is one."""
     config, (*others, _) = parts.config, moments
     if not config.cosine:
         return moments

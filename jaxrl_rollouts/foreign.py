@@ -1,4 +1,4 @@
-"""What is asked of a file from outside before anything in it is read.
+"""Checks of a foreign file before anything in it is read.
 
 A name may stand for a pipe that never answers, a size for more memory than there is.
 """

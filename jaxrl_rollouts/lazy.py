@@ -1,4 +1,4 @@
-"""A package's public names, each imported when it is first asked for (PEP 562).
+"""A package's public names, each imported at its first use (PEP 562).
 
 So that `import jaxrl_rollouts` costs nothing: neither jax nor a room that is not used is loaded.
 The names stand once, under `if TYPE_CHECKING:` in the package's `__init__.py`, as plain imports

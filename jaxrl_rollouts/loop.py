@@ -115,7 +115,7 @@ def train_loop(
         about: settings of what is trained, a dataclass or a mapping of them by name. Kept with
             checkpoints, so that a training with other settings is not continued as this one.
         on_divergence: what a non-finite metric of a seed causes: "raise" ends the training;
-            "drop" saves, warns and goes on with the others, whose numbers stay what they are, and
+            "drop" saves, warns and continues with the others, whose numbers do not change, and
             raises when none is left.
 
     Returns:

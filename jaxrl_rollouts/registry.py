@@ -1,4 +1,4 @@
-"""Settings classes by name: ours, each imported when it is asked for, and other packages'.
+"""Settings classes by name: ours, each imported at its first use, and other packages'.
 
 A registry is the only place where a method, an agent, a network or an objective has a name. A class
 of a file or a module is named by where it is: `my_file.py:Mine` or `package.module:Mine`.

@@ -36,7 +36,7 @@ def prepare(*, cache: bool = True) -> None:
         cache: keep compiled programs.
 
     Raises:
-        ConfigError: jax finds no device of the kind it was asked for.
+        ConfigError: jax finds no device of the requested kind.
     """
     # Read when jaxlib is loaded. With cores as devices XLA logs a page on every simulator outside
     # of the compiled program; what it cannot do it raises.

@@ -26,7 +26,7 @@ from .environments.base import Environment, as_model, naming_failures
 from .evaluation import Policy, check_count, early_exit
 
 INFOS = ("qpos", "qvel")
-MAX_BATCH = 256  # episodes side by side when a number of steps is asked for
+MAX_BATCH = 256  # episodes side by side when a number of steps is given
 
 
 @cache  # one function object per size, so that nothing is compiled twice

@@ -70,7 +70,7 @@ def compared(runs: Sequence[Path], episodes: int = 0, seed: int = 0) -> Report:
         seed: seed of those.
 
     Raises:
-        CheckpointError: a folder holds no finished run, or no policy though `episodes` are asked.
+        CheckpointError: a folder holds no finished run, or no policy though `episodes` are set.
     """
     from jaxrl_rollouts.reports.report import Report, load_report
 

@@ -84,7 +84,7 @@ def train(
         context: a run whose folder keeps checkpoints and policies; an interrupted run resumes from
             there. None leaves nothing behind.
         on_divergence: treatment of a seed whose numbers become non-finite. It is dropped: the
-            others go on with the same bits, its numbers and policy are NaN. Or it ends the
+            others continue with the same bits, its numbers and policy are NaN. Or it ends the
             training, "raise".
         progress: show it, without a `context`, which has its own setting; None shows it on a
             terminal and in a notebook.

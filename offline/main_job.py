@@ -214,7 +214,7 @@ def report_of(result: TrainResult, job: Job) -> Report:
             )
         )
     wanted = result.method.steps
-    more = f", {wanted:,} asked for" if wanted != result.steps else ""
+    more = f", {wanted:,} requested" if wanted != result.steps else ""
     report.note(f"{name}, preset {result.preset}: {result.steps:,} gradient steps per seed{more}.")
     page.note_differences(report, result, source_of(type(result.method)))
     if note := getattr(source, "synthetic", ""):

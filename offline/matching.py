@@ -128,7 +128,7 @@ def is_simulator(env: Environment) -> bool:
 
 
 def environment_of(dataset: Dataset, environment: EnvironmentLike | None = None) -> Environment:
-    """Where the policy is played: the environment asked for, else the one a dataset is from.
+    """The evaluation environment: the given one, else the one a dataset is from.
 
     Args:
         environment: argument of `make`, or "none" for no simulator. None takes what the dataset

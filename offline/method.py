@@ -221,7 +221,7 @@ def gradient_steps(
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked of a training, whatever its method.
+    """Settings of a training that all methods share.
 
     Attributes:
         seeds: trained side by side.
@@ -234,7 +234,7 @@ class Job:
         sweep: arms trained side by side in one program: all combinations of coefficients' values;
             or a list of settings, each with the random numbers of a training of its own.
         on_divergence: treatment of a seed whose numbers become non-finite: it is dropped and the
-            others go on, or the training ends.
+            others continue, or the training ends.
     """
 
     seeds: int = positive(2)

@@ -35,7 +35,7 @@ from .matching import is_simulator
 if TYPE_CHECKING:
     from .worlds.endings import TerminationConfig
 
-CONTRADICTED = 0.05  # share of the rows that go on, above which a rule is another environment's
+CONTRADICTED = 0.05  # share of rows inside episodes, above which a rule is another environment's
 FEW = 0.1  # share of the rows up to which odd changes are reported before a training
 # Of which names of environments are others' as well.
 OTHER_ENGINES = ("brax", "gymnax", "playground")

@@ -9,7 +9,7 @@ An axis is `periodic`, or each of its ends is one of
                          `dirichlet` is 0, `dirichlet=0,300` has one for each channel that changes
 
 Ends that differ are `LOW|HIGH`: `dirichlet=1|neumann`. "" is not known. Files have other kinds, and
-several in an order of their own (`open/wall`): those go on as open ends do.
+several in an order of their own (`open/wall`): those continue as open ends do.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ def fit(
 
     Channels are standardised, the residual scale is the standard deviation of a step's change, of
     each channel, and conditions are scaled to 0 to 10: all three are measured on `fields` and kept
-    with the emulator, as are the boundaries, which say how the network goes on beyond the ends of
+    with the emulator, as are the boundaries, which set the network's padding beyond the ends of
     an axis.
 
     Channels that are constant in time, by the file's word or because they never change, are seen at

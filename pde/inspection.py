@@ -76,7 +76,7 @@ def inspect(
         print(f"change       {np.median(seen.increment):.4g} from frame to frame (median)")
         if np.median(seen.increment) > seen.std:
             print(
-                "             frames hardly resemble each other: are the axes [trajectory, frame, "
+                "             frames are nearly uncorrelated: are the axes [trajectory, frame, "
                 "(channel,) space], and the frames in order?"
             )
         print(f"nearly still {100 * seen.steady:.1f} % of the trajectories")

@@ -56,7 +56,7 @@ def load_poseidon(
 
     Args:
         path: `model.safetensors` as released.
-        fields: trajectories to go on with; channels, grid and scales are theirs. Where they have
+        fields: trajectories to continue with; channels, grid and scales are theirs. Where they have
             other channels than the file, the patch embedding and recovery are new. None: the
             fluids of the pretraining, in their units.
         lead: time of a step over that of a trajectory, in [0, 1]: 1/20 from frame to frame of the

@@ -18,7 +18,7 @@ Shard = Literal["seeds", "batch", "space"]
 
 @functools.lru_cache(maxsize=32)
 def lean(net: FieldNetwork, precision: Precision, remat: bool) -> FieldNetwork:
-    """A network that needs less memory in training; the same one where nothing is asked.
+    """A network that needs less memory in training; the same one by default.
 
     Args:
         net: with parameters, inputs and outputs in float32, which they stay.

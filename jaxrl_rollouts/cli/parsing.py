@@ -77,7 +77,7 @@ def read(parse: Callable[[], Result], arguments: Sequence[str], prog: str) -> Re
 
     Raises:
         ConfigError, UserError: what tyro found wrong.
-        SystemExit: help was asked for.
+        SystemExit: help was requested.
     """
     printed = io.StringIO()
     try:

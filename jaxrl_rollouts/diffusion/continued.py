@@ -3,7 +3,7 @@
 The first rows of a window are known. They stand in it as they are, in training and at every call of
 a sampler, and only what follows is noised and denoised. How the window should turn out is a number
 (a return, say); in training it is left out now and then (Ho & Salimans 2022, arXiv:2207.12598), so
-that one network is asked with and without it, and a plan can be moved further along what the wish
+that one network is called with and without it, and a plan can be moved further along what the wish
 changes than the wish alone would. Decision Diffuser (Ajay et al. 2023, arXiv:2211.15657) plans like
 this. The wish is embedded beside the noise, and stands before the window as rows of its own, too:
 what is added to a channel at every step is taken away by the norm of its group, all of it where the

@@ -45,10 +45,10 @@ class GuidanceConfig:
             one. `unit`: standardised and unrelated channels; moves the guided ones only. `joint`:
             the denoiser's own derivative (Tweedie; one directional derivative a call), along the
             gradient by every channel. It moves the states too, and has to: given its actions a
-            state is more likely or less, and the policy is asked about a state still unclear.
+            state is more likely or less, and the policy is evaluated at a state still noisy.
         interval: guide at noises from the first to the second only; None at all. Below 0.3 or so
             the published rule at few steps moves actions further than the denoiser can still move
-            states after them. Outside no network is asked for a reference.
+            states after them. Outside no network is evaluated for a reference.
     """
 
     rule: Rule = "published"

@@ -84,7 +84,7 @@ def sample_jumps(
         key: consumed; jump `i` uses `fold_in(key, i)`.
         shape: `(B, ...)`.
         config: jumps and noise.
-        guidance: its `correct` is asked for the clean row of every jump, `x_t - t u(x_t, t, s)`.
+        guidance: its `correct` gives the clean row of every jump, `x_t - t u(x_t, t, s)`.
         guide_params: handed to it.
 
     Returns:

@@ -84,7 +84,7 @@ class SamplerConfig:
 
 
 class Place(NamedTuple):
-    """Where in the sampling a guidance is asked; scalars."""
+    """The point of the sampling at which a guidance is evaluated; scalars."""
 
     index: jax.Array  # int32, from 0
     sigma: jax.Array  # float32, noise of the sample before churn
@@ -175,7 +175,7 @@ class _Sampling(NamedTuple):
         """A step of `euler` or `heun`."""
         index, sigma, following, raised, added = step
         x = self.prepared(x, index, sigma, added)
-        # At the churned sample, whose noise the network is asked about.
+        # At the churned sample, whose noise the network estimates.
         slope = (x - self.guided(x, raised)) / raised
         there = x + (following - raised) * slope
         if self.config.method == "euler":

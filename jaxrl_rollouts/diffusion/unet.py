@@ -2,7 +2,7 @@
 
 Policy-guided diffusion's (Jackson et al. 2024), as its public code has it: no attention and no
 residual connections inside a block. Two things differ by default. `c_noise` spans only -1.6 to 1.1,
-which its slow sines hardly resolve, so it is multiplied by `time_scale` first (1 is theirs). And
+which its slow sines barely resolve, so it is multiplied by `time_scale` first (1 is theirs). And
 groups are normalised over the whole window, where that code, which hands its layers one trajectory
 without a batch axis, normalises every step by itself (`norm_over="step"` is theirs).
 """

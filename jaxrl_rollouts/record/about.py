@@ -51,7 +51,7 @@ def seed_facts(keys: PyTree) -> dict[str, str]:
 
 
 def check_facts(folder: Path, kept: str | None, facts: Mapping[str, Any]) -> None:
-    """Compare what a training is asked to be with what is on record of it.
+    """Compare a training's settings with those recorded in its folder.
 
     A setting that only one of the two records has is ignored: versions add and remove settings.
     """

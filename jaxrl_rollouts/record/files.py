@@ -1,6 +1,6 @@
 """Files of a run: opened and written without following links, whole or not at all, with digests.
 
-A run folder may be anybody's: a link in it would have us write wherever its owner chose. JSON files
+A run folder is not trusted: a link in it could redirect writes to any place. JSON files
 of ours carry the SHA-256 of their content as an entry, others one beside them in the layout of
 `sha256sum`, and a checkpoint those of all its files: what was damaged or changed is known.
 """

@@ -1,7 +1,7 @@
 """A run's folder: it holds the configuration, and suffices to resume or repeat the run.
 
 runs/pendulum-mixed-mopo-20261120-235905/
-    run.json        what was asked for (written first, atomically)
+    run.json        the settings (written first, atomically)
     metrics.jsonl   what was measured while it ran
     <stage>/        one folder per training stage, with its checkpoints
     report.json     what came out

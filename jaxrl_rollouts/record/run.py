@@ -3,7 +3,7 @@
     with Run.open("runs/mine") as run:
         outcome = offline.train("hopper-medium-v2", "ravl", context=run)
 
-Started again, the program goes on where it was cut: trainings that were finished are loaded.
+Started again, the program resumes: trainings that were finished are loaded.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _BROKEN = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, 
 
 
 def save_trained(folder: str | Path, file: str, facts: Mapping[str, Any], params: PyTree) -> Path:
-    """Write `params` (leading axis = seeds) and then the facts, so that who reads finds both.
+    """Write `params` (leading axis = seeds) and then the facts, so that a reader finds both.
 
     What was there before is replaced, and gone only when the new one is whole.
     """

@@ -158,7 +158,7 @@ class Summary:
     def interval(self) -> tuple[float, float]:
         """95 % stratified bootstrap interval of the interquartile mean.
 
-        Drawn when it is first asked for: a report that is read has thousands of numbers.
+        Computed at its first use: a report that is read has thousands of numbers.
         """
         return bootstrap_interval(np.asarray(self.values, np.float64), "iqm")
 

@@ -1,6 +1,6 @@
 """The process of a task: `jaxrl-rollouts`, which stops with a checkpoint when its parent dies.
 
-A killed worker would leave it running, and holding the folder that the next worker goes on with.
+A killed worker would leave it running, and holding the folder that the next worker needs.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def page(suite: Suite, name: str, cells: Cells, picture: str = "") -> str:
     """The page as Markdown.
 
     Args:
-        suite: what was asked.
+        suite: the suite.
         name: of the suite.
         cells: results that exist; the others stay empty.
         picture: file name of the performance profile, where there is one.

@@ -55,7 +55,7 @@ class SweepOptions:
     Attributes:
         datasets: Values of the setting `dataset` (of `pde_train`: `file`).
         methods: Values of the setting `method` (of `pde_train`: `objective`).
-        seeds: Values of the setting `seed`. Each task trains one seed, or as many as are asked for.
+        seeds: Values of the setting `seed`. Each task trains one seed, or as many as are set.
         vary: Other settings and their values, `expectile=0.7,0.9 agent.tau=0.005,0.01`; a method
             without such a setting is run once.
         out: Folder of the sweep, by default runs/EXPERIMENT-sweep; an existing one is resumed or

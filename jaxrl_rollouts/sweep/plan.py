@@ -179,7 +179,7 @@ def _setting(experiment: Experiment, axis: str, values: Any, given: Sequence[str
 
 
 def _one_seed(experiment: Experiment, seed: str, given: Sequence[str]) -> list[str]:
-    """Options that train one seed per task, where no other number was asked for."""
+    """Options that train one seed per task, where no other number was given."""
     count = f"{seed}s"
     known = settings(experiment.preset(experiment.default_preset))
     if count not in known or value_of(given, option(count)) is not None:

@@ -15,7 +15,7 @@ def page(suite: Suite, name: str, cells: Cells) -> str:
     """The page as Markdown.
 
     Args:
-        suite: what was asked. The first metric of either kind has a table, and ratios are of the
+        suite: the suite. The first metric of either kind has a table, and ratios are of the
             very first; ranks are over all.
         name: of the suite.
         cells: results that exist; the others stay empty.

@@ -1,7 +1,7 @@
 """The search of `tune`: trials proposed by Optuna, their runs, and the results reported to it.
 
 A trial is a run, or an arm of a run of several; the study lies in `trials.db` beside the runs, so
-the same command goes on where it was.
+the same command resumes.
 """
 
 from __future__ import annotations

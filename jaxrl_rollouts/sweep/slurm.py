@@ -21,7 +21,7 @@ SCRIPT = """#!/bin/bash
 #SBATCH --open-mode=append
 #SBATCH --requeue
 #SBATCH --signal=B:TERM@120
-# Each task of the array is a line of the file with commands. What was cut goes on from its
+# Each task of the array is a line of the file with commands. What was cut resumes from its
 # checkpoints, what is finished is left alone; two minutes before the time is up a task stops.
 command=$(sed -n "${{SLURM_ARRAY_TASK_ID}}p" {lines})
 eval "exec $command"

@@ -20,7 +20,7 @@ from .plan import Task
 LOG, STATUS = "log.txt", "task.json"
 WAITING, RUNNING, FINISHED = "waiting", "running", "finished"
 FAILED, DIVERGED, STOPPED, KILLED = "failed", "diverged", "stopped", "killed"
-# Seconds that a process which was asked to stop may take to release its folder.
+# Seconds that a process with a stop signal may take to release its folder.
 PATIENCE = 600.0
 POLL = 0.2  # seconds between two looks at a process
 TAIL = 8192  # bytes at the end of a log in which its last line is
@@ -178,7 +178,7 @@ def _wait_until_free(run: Path) -> None:
 
 
 def _wait(process: subprocess.Popen[bytes], stop: StopFlag | None) -> tuple[int, bool]:
-    """Exit code, and whether it was asked to stop."""
+    """Exit code, and whether a stop was requested."""
     asked = False
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What a planner learns from: states ahead of every present, and how well it went on from there.
+"""Training data of a planner: states ahead of every present, and the return from there.
 
 A window is the states that led to the present, and by how much the following ones differ from it.
 Where an episode terminates the state stays, as in `synthetic.windows`; where it was cut off the

@@ -171,7 +171,7 @@ def critic_loss(
         The loss, and metrics.
     """
     config = nets.config
-    # Slopes cost another backward pass, so they are asked for with EDAC's term only.
+    # Slopes cost another backward pass, so they are computed with EDAC's term only.
     if config.eta == 0:
         values, spread = q(nets, critic, batch.observations, batch.actions), jnp.zeros(())
     else:

@@ -198,7 +198,7 @@ def value_and_slope(
 def min_q(nets: SoftNets, critic: PyTree, observations: jax.Array, actions: jax.Array) -> jax.Array:
     """`min_i Q_i(s, a)`, `[B]`; its gradient is that of the first least critic, in `actions`.
 
-    Only what follows from the actions is asked again for the gradient: the slopes are known.
+    Only functions of the actions are evaluated again for the gradient: the slopes are known.
     """
     still = jax.lax.stop_gradient(actions)
     values, slopes = q_and_slopes(nets, critic, observations, still)

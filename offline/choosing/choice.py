@@ -39,7 +39,7 @@ class Choice:
         discount, level: discount of the values, level of the intervals.
         data: name of the log.
         estimator: that which gives the intervals.
-        note: why that is not the first one asked for; "" where it is.
+        note: why that is not the first one requested; "" where it is.
         draws: `[P, D]`, joint bootstrap samples of the values.
         models: fitted world models, for the next call; None without that estimator.
         over_time: for each policy, `beyond` over time; empty without models.

@@ -188,7 +188,7 @@ def _check_estimators(
 
 
 def _discount(entries: Sequence[Entry], discount: float | None) -> float:
-    """The one asked for, else that which all trainings share."""
+    """The given one, else that which all trainings share."""
     if discount is not None:
         return discount
     own = sorted({entry.discount for entry in entries if entry.discount is not None})

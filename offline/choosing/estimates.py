@@ -185,7 +185,7 @@ def fit_critics(
 ) -> Critics:
     """Evaluate all policies, those of one training side by side.
 
-    Checkpoints are those of the clones alone: a policy may be another when a run goes on.
+    Checkpoints are those of the clones alone: a policy may be another when a run is resumed.
     """
 
     def fit(entry: Entry, **how: Any) -> Evaluated:
@@ -206,7 +206,7 @@ def fit_critics(
 
 
 def by_critics(log: Log, critics: Critics, entries: list[Entry], seed: int) -> Estimate:
-    """Fitted Q evaluation, whose values go on beyond a time limit: so does the data's, by the
+    """Fitted Q evaluation, whose values extend beyond a time limit: so does the data's, by the
     clones' critics, `sum_t gamma^t r_t + gamma^T V(s_T)` of an episode that was cut."""
     rng, rows = np.random.default_rng(seed), log.dataset.transitions
     spans = episodes(rows)

@@ -123,7 +123,7 @@ def verdict_of(
 def deciding(
     found: Mapping[str, Estimate], log: Log, models: Models | None
 ) -> tuple[dict[str, Estimate], str]:
-    """Estimates with the one that decides at first, and why that is not the first asked for.
+    """Estimates with the one that decides at first, and why that is not the first requested.
 
     It is `fqe` where what comes before it fails the check on the data's parts, or errs more than
     "nothing changes", and `fqe` itself passes that check. Its critics may value actions that the

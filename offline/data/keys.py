@@ -83,7 +83,7 @@ class Renamed(NamedTuple):
 
 
 class View:
-    """An open file whose arrays are asked for under our names."""
+    """An open file whose arrays are accessed under our names."""
 
     def __init__(self, file: Any, names: Mapping[str, str]) -> None:
         self._file, self._names = file, names

@@ -55,7 +55,7 @@ class Dataset:
             `successors` ("stored" or "shifted") and, where these are not known of all rows, how
             many are ends, `ends_alone`, and how many were dropped: `dropped_rows`, of which
             `dropped_truncations` were cut.
-        infos: `qpos`, `qvel` when asked for; first axis `N`, aligned with the rows.
+        infos: `qpos`, `qvel` on request; first axis `N`, aligned with the rows.
         action_low, action_high: `[A]`, the declared bounds of the actions as they were recorded,
             which `transitions` holds rescaled to [-1, 1]; None where nothing was declared and
             they were in [-1, 1] already.

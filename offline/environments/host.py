@@ -48,7 +48,7 @@ logging.getLogger("jax._src.callback").addFilter(_Quiet())
 
 
 class Copies:
-    """The host side: as many copies of one Gymnasium environment as the last reset asked for.
+    """The host side: as many copies of one Gymnasium environment as the last reset requested.
 
     Methods run inside callbacks, so they use numpy only; a jax call here could deadlock. Whatever
     a simulator returns is checked as a file is: how many values, their shapes, and that they are

@@ -33,7 +33,7 @@ class Simulators(Copies):
 
     def __init__(self, env: Any, max_episode_steps: int) -> None:
         super().__init__(env, self._twin, max_episode_steps)
-        self.apart: Any = None  # the copy that `transition` steps, made when it is asked for
+        self.apart: Any = None  # the copy that `transition` steps, made at its first use
 
     def _twin(self) -> Any:
         import mujoco
@@ -103,7 +103,7 @@ def make_gymnasium(name: str, **options: Any) -> Any:
             break
     else:
         raise unknown_name(f"mujoco/{name}", [f"mujoco/{k}" for k in known if k[-1] in "45"])
-    # Ant's 111 observations (84 of them contact forces) are 27 in version 4 unless asked for.
+    # Ant's 111 observations (84 of them contact forces) are 27 in version 4 unless requested.
     forces = stem == "Ant" and version in ("2", "3") and candidate.endswith("v4")
     options |= {"use_contact_forces": True} if forces else {}
     try:

@@ -3,7 +3,7 @@
 An iteration is one compiled call of `train_loop`: `rows / environments` steps with sampled actions
 in every copy, whose rows go into a replay buffer on the device, and then `rows * update_ratio`
 gradient steps on batches of it. Everything is in the state, the simulators' included, so that a
-checkpoint is enough to go on to the same bits. Haarnoja et al. 2018, "Soft Actor-Critic Algorithms
+checkpoint suffices to resume bitwise. Haarnoja et al. 2018, "Soft Actor-Critic Algorithms
 and Applications", algorithm 1, with the environment's and the gradient's steps in blocks.
 
 With rows of a dataset (`Prior`) each gradient step takes a fixed share of its batch from them (Ball
@@ -85,7 +85,7 @@ class Acting:
 
 @dataclass(frozen=True, kw_only=True)
 class OnlineConfig(Acting):
-    """What `train_online` is asked for beside the agent.
+    """Settings of `train_online` besides the agent.
 
     Attributes:
         batch_size: rows in a gradient step.
@@ -139,7 +139,7 @@ def act(
 
     Returns:
         The simulators, and `steps * B` rows in order of time, next observations the true ones,
-        with positions and velocities where they are asked for.
+        with positions and velocities where they are requested.
     """
     width = 2 * coordinates(env) if tape else 0
 

@@ -194,7 +194,7 @@ def finetune(
 
     Args:
         trained: a result of `train`, or the folder of a run; all of its training seeds that did
-            not diverge go on.
+            not diverge are fine-tuned.
         environment: as for `train_online`. None takes the one that the policies were evaluated in.
         steps: environment steps per seed; rounded to whole iterations between evaluations.
         data: rows that `online.share` of every batch are of. None takes those that were learned
@@ -233,7 +233,7 @@ def finetune(
 
 
 class _Asked(NamedTuple):
-    """What a training was asked for; see `train_online`."""
+    """Settings of a training; see `train_online`."""
 
     env: Environment
     settings: AgentConfig

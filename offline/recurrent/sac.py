@@ -55,7 +55,7 @@ class RecurrentSacConfig:
         max_grad_norm: largest global norm of the gradient of each memory and each head.
         huber: critics' errors beyond it count linearly, not squared. Where targets scatter more
             widely than that, their median is learned: what happens in fewer than half of the
-            cases, a fall, say, hardly counts. None squares all.
+            cases, such as a fall, barely counts. None squares all.
         learn_alpha: False keeps `initial_alpha` (the paper's choice for Hopper).
         initial_alpha: the entropy's weight at the start.
         target_entropy: None is minus the number of action dimensions.

@@ -151,7 +151,7 @@ def _sampler(
     key: jax.Array,
     policy: tuple[Agent, PyTree] | None,
 ) -> tuple[int, Callable[[str, RunContext | None], tuple[Transitions, np.ndarray]]]:
-    """How many rows are asked for, and `(stage, context) -> paths, which steps count`."""
+    """The requested number of rows, and `(stage, context) -> paths, which steps count`."""
     if method.name == "pgd":
         count = rows or method.refresh.windows * (method.length - 1)
         return count, partial(_windows, dataset, method, count, key, policy)

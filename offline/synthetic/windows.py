@@ -1,7 +1,7 @@
 """Windows of logged episodes as rows of a diffusion model, and back to transitions.
 
 A window of `L` states holds `L - 1` whole transitions: its last step is a state only, whose action
-and reward are zero. Where an episode terminates a window may go on: it stays in the state that was
+and reward are zero. At a termination a window may continue: it stays in the state that was
 reached, without action and reward, and the termination stays on. So terminations stand at every
 step of a window, as often as in the data, and are a step and not a spike to the network. (In
 policy-guided diffusion's public code the only step that can terminate is the one that is thrown
@@ -33,7 +33,7 @@ from jaxrl_rollouts.trees import PyTree
 
 from ..data import Episodes, Transitions, episodes
 
-LIMIT = 0.999  # actions beyond it have no finite atanh to speak of
+LIMIT = 0.999  # actions beyond it have no usable atanh
 
 
 class EpisodeWindows(NamedTuple):

@@ -43,7 +43,7 @@ class WorldModelParams(NamedTuple):
     Attributes:
         elites: parameters of the elite snapshots, leaves `[E, ...]`, best first.
         inputs: scaler of `[observation, action]`.
-        targets: scaler of `[observation change, reward]` (identity unless asked for).
+        targets: scaler of `[observation change, reward]` (identity by default).
         ending: learned termination; None where the rule is known.
         uncertainty_threshold: at which rollouts stop (`thresholds`); None for none.
         others: parameters of the snapshots that are no elites, leaves `[N - E, ...]`, for the
@@ -78,7 +78,7 @@ class Dynamics(NamedTuple):
             each elite.
         members: number of elites `E`; 1 for dynamics that are no ensemble.
         measured: whether `uncertainty` is computed; False where it was not
-            asked for and is zero throughout.
+            requested and is zero throughout.
         predict: `(params, observations, actions) -> Gaussian`, every elite's normal over change and
             reward, `[E, B, S + 1]`; None of dynamics that have no density.
     """

@@ -169,11 +169,11 @@ def read_arrays(path: str | Path, axes: int | None = None) -> FieldSet:
 
 
 def _whole(path: Path, key: str, values: np.ndarray, asked: int | None) -> int:
-    """A number of an archive; `DataError` where another one was asked for."""
+    """A number of an archive; `DataError` where another one was given."""
     if values.size != 1 or values.dtype.kind not in "iu":
         raise DataError(path, key, values.tolist(), "a whole number")
     if asked not in (None, values.item()):
-        raise DataError(path, key, values.item(), f"{asked}, as was asked for")
+        raise DataError(path, key, values.item(), f"{asked}, as was given")
     return int(values.item())
 
 

@@ -122,7 +122,7 @@ def test_axes_of_a_file_are_asked_for(tmp_path: Path) -> None:
     np.save(tmp_path / "u.npy", u)
     np.savez(tmp_path / "u.npz", u=u, axes=2)
     assert read(tmp_path / "u.npy", 2).shape == read(tmp_path / "u.npz").shape == (2, 3, 1, 16, 16)
-    with pytest.raises(DataError, match="axes: found 2, expected 1, as was asked for"):
+    with pytest.raises(DataError, match="axes: found 2, expected 1, as was given"):
         read(tmp_path / "u.npz", 1)
     np.savez(tmp_path / "u.npz", u=u, axes=1.5)
     with pytest.raises(DataError, match="axes: found 1.5, expected a whole number"):
