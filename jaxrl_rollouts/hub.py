@@ -34,7 +34,7 @@ def push_to_hub(
     message: str = "",
     token: str | None = None,
 ) -> str:
-    """Publish what was trained, with a card of what it is, what it earned and where it ends.
+    """Publish a trained object on the hub, with a card of method, returns and limits.
 
     Args:
         what: the folder of a run, of a policy, of world models or of an emulator; a tape; or

@@ -68,9 +68,9 @@ class Model(NamedTuple):
 
 
 class Members(NamedTuple):
-    """Which ensemble member moves which row.
+    """The assignment of ensemble members to rows.
 
-    Draws are balanced: each of the `E` choices moves `ceil(B / E)` rows at most, so an ensemble
+    The sample is balanced: each of the `E` choices has `ceil(B / E)` rows at most, so an ensemble
     can evaluate every member on its own rows only (`ensemble.apply_assigned`).
 
     Attributes:

@@ -25,9 +25,9 @@ def prepare(*, cache: bool = True) -> None:
 
         import jaxrl_rollouts as jr
 
-        jr.prepare()  # first: once jax has computed, its devices are what they are
+        jr.prepare()  # first: after jax's first computation its devices are fixed
 
-    Seeds then train side by side on the cores, and a second process compiles nothing anew. GPUs,
+    Seeds then train side by side on the cores, and a second process recompiles nothing. GPUs,
     TPUs, `XLA_FLAGS` and jax's own variables are left as they are (`devices.use_cores`). XLA's
     log is silent unless `$TF_CPP_MIN_LOG_LEVEL` is set, where jax was not imported before. The
     programs lie in the user's cache folder; `$JAXRL_ROLLOUTS_CACHE` names another, or is `off`.

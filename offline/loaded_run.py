@@ -20,7 +20,7 @@ from .saved_policies import BEST, FILE, LAST, SavedPolicy, read_policy
 
 
 class LoadedRun(NamedTuple):
-    """A run that was trained; see `load_run`.
+    """A finished run; see `load_run`.
 
     Attributes:
         folder: folder of the run.

@@ -30,9 +30,9 @@ class ImaginedValue(NamedTuple):
     """Discounted values of the policies of all seeds, from where the dataset's episodes start.
 
     Attributes:
-        value: `[seeds]`, the middle of the elites' that are finite: one may run away.
+        value: `[seeds]`, the median over the elites with finite values: one may diverge.
         by_member: `[seeds, E]`, in each elite: their spread measures the model's uncertainty.
-        away: `[seeds]`, how many elites ran away: to no number, or to a value that is impossible
+        away: `[seeds]`, number of diverged elites: a non-finite value, or one that is impossible
             with rewards within a range of those of the data.
     """
 
@@ -49,11 +49,11 @@ class ImaginedValue(NamedTuple):
 def model_value(
     result: TrainResult, world: Source | None = None, *, seed: int = 0
 ) -> ImaginedValue:
-    """Play what was trained in world models: `sum_t gamma^t r_t` until `gamma^t` is a hundredth.
+    """Value of policies in world models: `sum_t gamma^t r_t` until `gamma^t` is a hundredth.
 
     Model-based evaluation of a policy without a simulator; every row stays in one elite, steps are
-    drawn, and episodes end by the known rule or the learned one. `ravl_mujoco` has what it was
-    right about.
+    sampled, and episodes end by the known rule or the learned one. `ravl_mujoco` has
+    its errors.
 
     Args:
         result: result of any method; a recurrent one gets its last action and reward.

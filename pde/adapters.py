@@ -122,7 +122,7 @@ def _named(given: Any) -> About:
 def from_equinox(make: Callable[[jax.Array], Any]) -> Network:
     """An Equinox module as a network: `[C_in, *space] -> [C, *space]`, channels first as there.
 
-    Its arrays are the parameters; the rest of it is kept beside them.
+    Its arrays are the parameters; the rest is stored separately.
 
     Args:
         make: `key -> module`.

@@ -190,7 +190,7 @@ def forecast(
     *,
     strides: Sequence[int] = (),
 ) -> Forecast:
-    """Roll several trained emulators from the same fields, with the times they can be trusted.
+    """Roll several trained emulators from the same fields, with their valid times.
 
     Args:
         emulators: at least two; `Member` names a training seed or other options of one emulator.

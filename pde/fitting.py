@@ -151,8 +151,8 @@ def fit(
     with the emulator, as are the boundaries, which set the network's padding beyond the ends of
     an axis.
 
-    Channels that are constant in time, by the file's word or because they never change, are seen at
-    every step and neither predicted nor counted in a loss or an error.
+    Channels that are constant in time, as declared or in fact, are inputs at
+    every step, and not part of predictions, losses and errors.
 
     Args:
         objective: `mse`, `refiner`, `unrolled` or another of `registries.OBJECTIVES`; or settings:

@@ -66,7 +66,7 @@ _LEFT: Any = None  # a range that was not chosen
 
 @dataclass(frozen=True)
 class Simulation:
-    """What to solve. What is left out is what suits the equation; of one axis, the training set of
+    """What to solve. Defaults depend on the equation; in one dimension, the training set of
     PDE-Refiner's Kuramoto-Sivashinsky experiment.
 
     Attributes:

@@ -113,7 +113,7 @@ def calibrated(
     seed: int = 0,
     key: jax.Array | int = 0,
 ) -> Calibration:
-    """Calibrate on trajectories never trained on, one start each, as long as they are.
+    """Calibrate on held-out trajectories, one start each, over their whole length.
 
     Args:
         own: with at least two members.
@@ -194,7 +194,7 @@ def trusted(
     seed: int = 0,
     key: Any = 0,
 ) -> Trusted:
-    """Roll the members from starts `[N, (H,) C, *X]` and read their agreement.
+    """Roll the members from starts `[N, (H,) C, *X]` and measure their agreement.
 
     Args:
         truth: `[N, T, C, *X]`, what follows the starts; no frames where that is not known.

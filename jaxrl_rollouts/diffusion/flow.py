@@ -33,7 +33,7 @@ TINY = 1e-6  # the least time that is divided by
 
 @dataclass(frozen=True)
 class FlowConfig:
-    """What a flow learns; see `flow_losses` for the equations.
+    """Settings of a flow's loss; see `flow_losses` for the equations.
 
     Attributes:
         loss: `velocity` (flow matching, Lipman et al. 2023), `mean` (MeanFlow, Geng et al. 2025,
@@ -99,8 +99,8 @@ def make_flow(
 ) -> Flow:
     """Wrap a raw network `F(params, x [B, ...], c_noise [B], share [B])`, made with `interval=True`.
 
-    Equal arguments give the same functions. The teacher's functions are fixed here, its parameters
-    are an argument of the loss: a new teacher runs in the program that is already compiled.
+    Equal arguments give the same functions. The teacher's functions are fixed here; its parameters
+    are an argument of the loss, so a new teacher needs no recompilation.
 
     Args:
         network: `make_residual_mlp(..., interval=True)` or `make_temporal_unet(..., interval=True)`.

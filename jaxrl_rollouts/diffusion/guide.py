@@ -31,7 +31,7 @@ Rule = Literal["published", "calibrated"]
 
 @dataclass(frozen=True)
 class GuidanceConfig:
-    """Which rule, and its variants. The first four are the published rule's, the last the other's.
+    """The guidance rule. The first four settings are the published rule's, the last the other's.
 
     Attributes:
         rule: see the module.
@@ -69,7 +69,7 @@ class GuidanceConfig:
 
 
 class Target(NamedTuple):
-    """What pulls, as functions of standardised rows.
+    """The guidance target, as functions of standardised rows.
 
     Attributes:
         log_prob: `(params, rows [B, ...]) -> [B]`, summed over the steps of a trajectory.

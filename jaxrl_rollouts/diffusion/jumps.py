@@ -27,7 +27,7 @@ from .sampler import Guidance, SamplerConfig, sample
 
 @dataclass(frozen=True)
 class JumpConfig:
-    """How a flow goes from noise to data.
+    """Sampling of a flow, from noise to data.
 
     Attributes:
         num_steps: number of jumps. A `consistency` flow of S segments was trained for S.

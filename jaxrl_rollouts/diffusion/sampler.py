@@ -30,7 +30,7 @@ from .edm import Denoise, EdmConfig, noise_levels
 
 @dataclass(frozen=True)
 class SamplerConfig:
-    """How noise becomes data; defaults are SynthER's (policy-guided diffusion: 256 steps).
+    """Settings of the sampler; defaults are SynthER's (policy-guided diffusion: 256 steps).
 
     Attributes:
         num_steps: noise levels N. The network is called `2 N - 1` times (Heun), else N times.

@@ -159,7 +159,7 @@ def train_denoiser(
 
 @dataclass(frozen=True)
 class DistilConfig:
-    """A student of few jumps: what it learns, how it is trained, how it is sampled.
+    """A few-step student: its loss, training and sampling.
 
     Attributes:
         flow: the student; a consistency model in as many segments as there are jumps.

@@ -24,7 +24,7 @@ from .loggers import make_loggers
 
 @dataclass(frozen=True)
 class Run(RunContext):
-    """A `RunContext` that a program opens; see `Run.open`. Give it to whatever takes `context`.
+    """A `RunContext` that a program opens; see `Run.open`. Pass it as `context`.
 
     Attributes:
         lock: on the folder, from `with` to its end.

@@ -22,7 +22,7 @@ TIME_CONSTANTS = 3.0  # after which a value is within exp(-3) = 5 % of what its 
 class Claim:
     """Whether `statistic(values)` lies in `[low, high]`.
 
-    Made by `of`. What was measured and whether the claim holds are
+    Made by `of`. The measured value and whether the claim holds are
     computed from `values` and cannot be given. A claim about values or returns of critics that
     were read before `TIME_CONSTANTS` time constants holds and fails nothing: it is not converged;
     one with a value that is not finite is undecided.

@@ -38,7 +38,7 @@ MADE: Mapping[str, tuple[str, Callable[..., Transitions]]] = {
 
 
 def load(name: Any, seed: int = 0, **options: Any) -> Dataset:
-    """A dataset: a name, a path, a mapping of arrays, a Minari dataset, or one made on the spot.
+    """Load a dataset: a name, a path, a mapping of arrays, a Minari dataset, or a generated one.
 
     Args:
         name: one of `MADE` (`pendulum-mixed`, ...), which is made on the spot; a tape of the

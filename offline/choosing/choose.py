@@ -96,7 +96,7 @@ def choose(
     seed: int = 0,
     context: RunContext | None = None,
 ) -> Choice:
-    """Say which policies are better than the log, as far as the log shows it.
+    """Off-policy evaluation: which policies are better than the log, without a simulator.
 
     Args:
         policies: results of `train` (all seeds), `load_policy` or `read_policy` of runs, or

@@ -36,9 +36,9 @@ def from_gymnasium(
     """A Gymnasium environment as a host `Environment`.
 
     Copies of it are stepped one after the other on the host, a batch at a time; actions in [-1, 1]
-    are rescaled to its bounds. A copy is reset and stepped once here, so that what is wrong with it
-    is known before anything compiles. Keep what this returns: each call has copies of its own, for
-    which everything compiles anew.
+    are rescaled to its bounds. A copy is reset and stepped once here, so that errors
+    occur before compilation. Reuse the result: each call has its own copies, for
+    which everything is recompiled.
 
     A vector environment (`gymnasium.vector.VectorEnv`) of `N` rows plays `N` episodes at once, in
     all three autoreset modes of `metadata["autoreset_mode"]`; of `B` episodes `ceil(B / N)` vectors

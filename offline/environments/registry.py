@@ -64,7 +64,7 @@ OPTIONS = {
 
 
 def register_environment(name: str, factory: Callable[[], Any]) -> None:
-    """Let `make` and `--environment` know an environment of your own, in this process.
+    """Register your own environment for `make` and `--environment`, in this process.
 
     Args:
         name: name to register; registering again replaces it.
@@ -84,8 +84,8 @@ def register_environment(name: str, factory: Callable[[], Any]) -> None:
 def make(name: str | Any, **options: Any) -> Environment:
     """An environment by name.
 
-    Keep what it returns: outside the embedded ones each call makes new functions (and simulators on
-    the host), for which everything compiles anew.
+    Reuse the result: outside the embedded ones each call makes new functions (and simulators on
+    the host), for which everything is recompiled.
 
     Args:
         name: what was registered; `pendulum`, `plane`, `acrobot`, `runner`, `ks_control`

@@ -266,7 +266,7 @@ def make_online(
 
 @dataclass(frozen=True, kw_only=True)
 class OnlineSac(Acting, Method):
-    """SAC that acts in the simulator of a dataset, of which it reads no row but its `share`.
+    """SAC in the simulator of a dataset, of which it uses no rows except `share`.
 
     Attributes:
         steps: gradient steps in all; `update_ratio` of them follow each step in the simulator.

@@ -182,11 +182,11 @@ def finetune(
     stage: str = "finetune",
     context: RunContext | None = None,
 ) -> Online:
-    """Go on with agents that were trained offline, by acting in a simulator.
+    """Fine-tune agents that were trained offline, in a simulator.
 
-    Networks, target networks and optimisers are those at the end of the training; rates that fell
+    Networks, target networks and optimisers are those of the end of training; rates that decayed
     over it are constant again. The agent's own losses are kept: those of IQL, CQL, SAC or EDAC
-    (also of MOPO, MOBILE, RAVL and what else trains one of these).
+    (also of MOPO, MOBILE, RAVL and other methods that train one of these).
 
         result = offline.train("hopper-medium-v2", "iql")
         tuned = offline.finetune(result, steps=20_000)

@@ -48,7 +48,7 @@ NOTHING, EVERYTHING = "nothing", "everything"
 
 @dataclass(frozen=True)
 class ContinualConfig:
-    """How rows are kept and rehearsed.
+    """Selection and rehearsal of buffered rows.
 
     Attributes:
         rules: rules that select a buffer's rows. Every pair of a rule and `stored` is an arm.
@@ -128,7 +128,7 @@ def continual(
     context: RunContext | None = None,
     **options: Any,
 ) -> Continual:
-    """Learn tasks one after the other while small buffers of earlier tasks are rehearsed.
+    """Continual learning on a sequence of tasks, with rehearsal of small buffers of earlier tasks.
 
     Args:
         tasks: datasets and where policies are evaluated, of the same sizes; None takes what a

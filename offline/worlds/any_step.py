@@ -38,7 +38,7 @@ from .fit import ENDING, WorldModel, fit_model
 
 @dataclass(frozen=True)
 class AnyStepConfig:
-    """An any-step model and how it is fitted; defaults are ADMPO's.
+    """An any-step model and its fit; defaults are ADMPO's.
 
     Attributes:
         version: `adm`, or `adm2` (ADM-v2): the state k steps back is the recurrent layers' first

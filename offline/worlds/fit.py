@@ -64,7 +64,7 @@ class WorldEnsemble(FieldEnsemble):
 
 @dataclass(frozen=True)
 class WorldModelConfig(WorldEnsemble):
-    """An ensemble as a world model: what it predicts, and how imagined episodes end.
+    """An ensemble as a world model: its targets, and the termination of imagined episodes.
 
     Attributes:
         targets: units of the predicted changes and rewards: each standardised (`change`), not
@@ -292,9 +292,9 @@ def fit_world_models(
 ) -> FittedWorlds:
     """Fit `seeds` independent ensembles to one dataset, side by side.
 
-    Logs of several machines that differ in what no observation shows are several worlds: fitted
-    to all of them, members agree on an average that no machine is. With `groups` each member is
-    the world of one machine, and the ensemble the machines there are (hidden-parameter MDPs,
+    Logs of several machines with unobserved differences have several dynamics: fitted
+    to all of them, members agree on an average of the machines. With `groups` each member is
+    the model of one machine, and the ensemble covers the machines (hidden-parameter MDPs,
     Doshi-Velez & Konidaris 2016, with the logs' machines as the prior).
 
     Args:

@@ -45,7 +45,7 @@ def from_arrays(
     axes: int | None = None,
     source: str | Path = MEMORY,
 ) -> FieldSet:
-    """Trajectories of your own, checked.
+    """A `FieldSet` from your own trajectories, checked.
 
         fields = from_arrays(u, dt=0.1, dx=22 / 64)                      # u [N, T, X]
         fields = from_arrays(u, conditions={"viscosity": nu})            # nu [N]

@@ -85,7 +85,7 @@ def read(
     every: int = 1,
     channels: Sequence[str] = (),
 ) -> FieldSet:
-    """Look into a file of any known layout; `FieldSet.layout` is its name.
+    """Read a file of any known layout; `FieldSet.layout` is its name.
 
         fields = read("wave.hdf5")
         fields = read("data/train")              # all files of the folder

@@ -26,7 +26,7 @@ class Poseidon:
     """Size T, 20.8 million parameters of four channels.
 
     B: `width` 96, `depths` (8, 8, 8, 8), 157.7 million. L: `width` 192, as deep, 628.6 million.
-    The noised input and the index of a `Refiner` are not seen.
+    The noised input and the index of a `Refiner` are ignored.
 
     Attributes:
         width: channels of the first stage, doubled at every stage.
