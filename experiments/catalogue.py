@@ -36,7 +36,7 @@ _LISTED = (
     ),
     ExperimentInfo(
         "control_from_a_log",
-        "an actuated PDE: agents on a log, in perceptrons and in fields as world models",
+        "an actuated PDE: agents on a log, with MLPs and field networks as world models",
         "Zeng, Linot & Graham 2022 (DManD-RL), arXiv 2205.00579; the project's goals",
         minutes={"smoke": None, "cpu": None, "long": None},
     ),
