@@ -45,6 +45,12 @@ def test_the_unet_has_the_papers_size() -> None:
     assert count(Unet().make(FieldShape(1, 256, 2))) == 53_924_225
     assert count(Unet().make(FieldShape(1, 256, 0))) == 53_759_361
     assert count(Unet(hidden=128).make(FieldShape(1, 256, 2))) == 215_548_673
+    # PDEArena's `Unetmod-64` in the plane, 4 frames of 3 fields to one, has no embedding: besides
+    # it the index's MLP, 64 to 256 to 256, and a linear map from 256 in each block.
+    widths = 2 * (64 + 128 + 256 + 1024) + 2 * 1024 + 2304 + 640 + 320 + 192
+    told = 65 * 256 + 257 * 256 + 257 * widths
+    flows = FieldShape(3, (128, 128), history=3)
+    assert count(Unet().make(flows)) == 144_263_683 + told
 
 
 def test_attention_over_the_coarsest_grid() -> None:
