@@ -274,14 +274,17 @@ class Cell:
         point = {"dataset": self.dataset, "method": self.method}
         words: list[str] = []
         for name, value in self.options.items():
-            values = value if isinstance(value, list) else [value]
-            words += [f"--{name.replace('_', '-')}", *map(_word, values)]
+            words += _words(name.replace("_", "-"), value)
         name = folder_name([self.dataset, self.method, self.settings])
         return Task(name, point, (self.job, *words, "--no-progress"), str(directory))
 
 
-def _word(value: Any) -> str:
-    return str(value) if not isinstance(value, bool) else str(value).lower()
+def _words(name: str, value: Any) -> list[str]:
+    """An option on the command line; `network.x = false` is `--network.no-x`."""
+    if isinstance(value, bool):
+        place, dot, last = name.rpartition(".")
+        return [f"--{place}{dot}{last if value else f'no-{last}'}"]
+    return [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
 
 
 def digest(settings: Mapping[str, Any]) -> str:

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jaxrl_rollouts.cli.options import parse_run
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.plugins import load_experiment
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.sweep import bench
 from jaxrl_rollouts.sweep.ranks_page import page, ranks, ratio
@@ -83,6 +85,15 @@ def test_options_of_groups_and_of_a_dataset_stand_above_those_of_all(suite: Suit
     settings = {c.settings for c in suite.cells()}
     assert len(settings) == 4
     assert [arm for arm, _ in suite.arms("a")] == ["linear"] and not list(suite.arms("c"))
+
+
+def test_switches_are_options_that_the_command_line_takes(suite: Suite) -> None:
+    switches = {"remat": True, "network": "drift", "network.mix": False, "network.dims": [8, 16]}
+    own = replace(suite, methods={"drift": {"objective": "mse", **switches}}, reference="")
+    words = own.cell("c", "drift").task(Path()).arguments[1:]
+    assert {"--remat", "--network.no-mix"} <= {*words}
+    config = parse_run(load_experiment("pde_train"), words)[1]
+    assert config.remat and not config.network.mix and config.network.dims == (8, 16)
 
 
 def test_a_group_that_does_not_exist_is_named(file: Path) -> None:
