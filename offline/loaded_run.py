@@ -81,7 +81,7 @@ def load_run(run: str | Path) -> LoadedRun:
         run = offline.load_run("runs/pendulum-mixed-mopo-20261120-235905")
         run.returns                                  # [seeds]
         run.settings["method"]                       # as in run.json
-        steps, returns = run.curve("return")         # [looks], [looks, seeds]
+        steps, returns = run.curve("return")         # [evaluations], [evaluations, seeds]
         action = run.policy(seed=0)(observation)
 
     Args:
