@@ -1,4 +1,4 @@
-"""Draw the pages' pictures from `evidence/*.csv`.
+"""Plot the pages' pictures from `evidence/*.csv`.
 
     python -m jaxrl_rollouts.experiments.figures [--format svg] [--out FOLDER]
 

@@ -1,4 +1,4 @@
-"""Learned dynamics rolled forward a long way, in JAX.
+"""Offline model-based RL and neural PDE emulators in JAX.
 
     import jaxrl_rollouts as jr
 

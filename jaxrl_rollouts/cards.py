@@ -1,4 +1,4 @@
-"""The card of what is published: what it is, what it earned, what it learned from, its limits."""
+"""The card of a published object: kind, returns, training data, limits."""
 
 from __future__ import annotations
 

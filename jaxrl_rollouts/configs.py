@@ -1,4 +1,4 @@
-"""Configurations are frozen dataclasses, possibly nested, which `check` holds to what they may be.
+"""Configurations: frozen dataclasses, possibly nested, validated by `check`.
 
 What a setting may be stands with its field: its type, the choices of a `Literal`, and a range
 (`number`, `positive`, `step_size`, ...). `config_json` writes and reads them.

@@ -1,4 +1,4 @@
-"""One step of gradient descent, as every learner takes it; and Adam with averaged weights.
+"""One step of gradient descent, shared by all learners; and Adam with averaged weights.
 
 Emulators and denoisers are trained by the latter, on batches drawn anew: an update for the loop.
 Each brings its loss, its batches, its learning rate and how fast its average follows.

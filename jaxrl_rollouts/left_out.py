@@ -1,4 +1,4 @@
-"""Rows or frames that were left out, and such that stand in each other's place.
+"""Missing rows or frames, and swapped ones.
 
 What follows is predicted by least squares: one step ahead, two steps ahead and one step back. Where
 one step explains a change badly and two explain it well, something was left out between the two.

@@ -1,4 +1,4 @@
-"""How much memory a training will take at its peak, before it begins, and what it took."""
+"""Estimate of a training's peak memory before it begins, and the measured peak."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one door for arrays from outside: what a user, a file or a simulator gives, as numpy."""
+"""Conversion of all external arrays, of a user, a file or a simulator, to numpy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other packages bring, found by entry points: experiments, subcommands, agents and more.
+"""Plugins of other packages, by entry points: experiments, subcommands, agents and more.
 
 The engine imports neither `offline` nor `pde`: packages announce an `Experiment` in the group
 `jaxrl_rollouts.experiments` and a `Command` in `jaxrl_rollouts.commands`, as `module:OBJECT`. A

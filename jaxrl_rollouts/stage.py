@@ -1,4 +1,4 @@
-"""What a stage of a training leaves on the disk and on the screen while it runs."""
+"""Output of a training stage on disk and on screen while it runs."""
 
 from __future__ import annotations
 

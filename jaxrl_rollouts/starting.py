@@ -1,4 +1,4 @@
-"""How jax is set up before its first program: cores as devices, compiled programs kept on disk."""
+"""Setup of jax before its first program: cores as devices, compiled programs cached on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON and YAML texts from outside, without what is ambiguous in them or expands without end.
+"""External JSON and YAML texts, without ambiguous or unboundedly expanding content.
 
 A key that is given twice, an alias and nesting deeper than `DEPTH` are refused. Numbers of YAML are
 those of YAML 1.2: `010` is ten, `1e-4` a number and `1:30` a text.

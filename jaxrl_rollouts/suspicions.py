@@ -1,4 +1,4 @@
-"""Numbers that are finite and no measurement, found by their changes and their frequency.
+"""Finite numbers that are no measurements, found by their changes and their frequency.
 
 The same rules hold for the rows of an agent's dataset and for frames of fields.
 """

@@ -1,4 +1,4 @@
-"""Model-based value of a policy, where there is no simulator: it is rolled in world models.
+"""Model-based value of a policy without a simulator, by rollouts in world models.
 
 Critics are biased estimates of it: pessimistic ones sink with training, others are wrong where no
 row corrects them. Here rewards are summed until the rest counts for a hundredth. The value is right

@@ -1,4 +1,4 @@
-"""Tables and pictures of policies that were trained on a dataset and played where it is from.
+"""Tables and pictures of policies trained on a dataset and evaluated in its environment.
 
 Cells are those of trained agents: their histories hold what `evaluator` records.
 """

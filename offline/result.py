@@ -1,4 +1,4 @@
-"""What a trained method is: what it earned, what acts, and both on disk."""
+"""A trained method: returns, policy, and both on disk."""
 
 from __future__ import annotations
 

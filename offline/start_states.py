@@ -1,4 +1,4 @@
-"""Where episodes of a dataset and of a simulator begin, column by column.
+"""Start states of a dataset and of a simulator, compared by column.
 
 Flat observations have no names: their order and units show in the numbers alone.
 """

@@ -1,4 +1,4 @@
-"""A dataset and its environment: whether the two fit, how episodes end, what was earned."""
+"""A dataset and its environment: whether they match, terminations, returns."""
 
 from __future__ import annotations
 

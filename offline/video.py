@@ -1,4 +1,4 @@
-"""One episode of a policy as a film: GIF by pillow, MP4 by imageio where it has a codec.
+"""One episode of a policy as a video: GIF by pillow, MP4 by imageio where it has a codec.
 
 Gymnasium's environments draw themselves (`rgb_array`); the embedded ones are drawn with matplotlib.
 Fields are drawn over time, above them the field from the same start without control; PNG is the

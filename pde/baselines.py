@@ -1,4 +1,4 @@
-"""What an emulator has to beat, besides persistence: a linear map, a low-pass, a solver.
+"""Baselines of emulators besides persistence: a linear map, a low-pass, a solver.
 
 Each is an `Emulator`, so that it is rolled and measured as trained ones are.
 """

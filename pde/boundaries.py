@@ -1,4 +1,4 @@
-"""What lies beyond the ends of an axis, in words and for networks.
+"""Boundary conditions of an axis, as names and as padding of networks.
 
 An axis is `periodic`, or each of its ends is one of
 

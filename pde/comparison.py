@@ -1,4 +1,4 @@
-"""What a trained emulator is compared with in the report of `pde train`."""
+"""Baselines in the report of `pde train`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a forecast can be trusted: agreement of several rollouts, calibrated on a held-out set.
+"""Valid times of forecasts: agreement of several rollouts, calibrated on a held-out set.
 
 Members are rollouts of the same starts by different emulators: other seeds, other networks or other
 step sizes. Time is counted in steps, and `valid_time` is the number of steps before a correlation

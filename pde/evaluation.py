@@ -1,4 +1,4 @@
-"""How good an emulator is: one step, long rollouts, and what its samples know.
+"""Evaluation of an emulator: one step, long rollouts, and its samples.
 
 Rollouts go through the engine's one rollout. What was measured is kept in the run's folder, so that
 a resumed run does not measure it again.

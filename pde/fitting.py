@@ -1,4 +1,4 @@
-"""An emulator of fields of your own, in one call.
+"""An emulator of your own fields, in one call.
 
 fields = from_arrays(u, dt=0.1)                  # u [N, T, X]
 fitted = fit("mse", fields, steps=5000, seeds=2)

@@ -1,4 +1,4 @@
-"""What a file of trajectories holds, in words and in a picture."""
+"""Summary of a file of trajectories, as text and picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How good a rollout of a field is, and for how long.
+"""Errors of a rollout of a field, and its valid time.
 
 Shapes: fields `[..., C, *space]`; a rollout's curves are time-major, `[T, B]`, as the engine's
 trajectories are.

@@ -1,4 +1,4 @@
-"""What rollouts of emulators look like: in space and time, and by wavenumber."""
+"""Pictures of rollouts of emulators: in space and time, and by wavenumber."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training in less memory: networks in bfloat16, activations computed again or spread."""
+"""Training in less memory: networks in bfloat16, activations recomputed or sharded."""
 
 from __future__ import annotations
 

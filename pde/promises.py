@@ -1,4 +1,4 @@
-"""How long a saved emulator's rollouts can be trusted: its members, calibrated on other fields.
+"""Valid times of a saved emulator's rollouts: its members, calibrated on other fields.
 
 Members are the training seeds, and where the emulator was trained at several strides the same
 seeds at longer steps (step doubling). The promise is on member 0's rollout, which `pde roll`

@@ -1,4 +1,4 @@
-"""What `jaxrl-rollouts pde roll` does: a saved emulator from the first frames of a file."""
+"""`jaxrl-rollouts pde roll`: a saved emulator rolled from the first frames of a file."""
 
 from __future__ import annotations
 

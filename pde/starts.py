@@ -1,4 +1,4 @@
-"""Random fields to begin with, by name.
+"""Random initial fields, by name.
 
 sines        sums of sines along one axis (Brandstetter et al. 2022)
 faint        small waves along one axis, from which instabilities grow

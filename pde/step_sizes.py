@@ -1,4 +1,4 @@
-"""Trajectories seen at several step sizes, for emulators that see the time step."""
+"""Trajectories at several step sizes, for emulators with the time step as input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast: updates, rollouts, seeds, and d3rlpy's agents and torch's GRU beside ours.
+"""Speed of updates, rollouts and seeds, beside d3rlpy's agents and torch's GRU.
 
 Compilation is timed apart. Every figure is the median of `repeats`; ours and the peer's take turns.
 """

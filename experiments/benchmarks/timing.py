@@ -1,4 +1,4 @@
-"""Timing: a stopwatch, turns, who is how many times as fast, seeds side by side.
+"""Timing: a stopwatch, turns, ratios of speed, seeds side by side.
 
 A benchmark times all programs in turns within one run (`in_turns`), so that other load
 affects all of them, and compares round by round: `claim_times` takes the fastest of the others.

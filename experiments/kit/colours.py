@@ -1,4 +1,4 @@
-"""Who is drawn in which colour: the same in every picture of every experiment."""
+"""Colours of methods, the same in every picture of every experiment."""
 
 from __future__ import annotations
 

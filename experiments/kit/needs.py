@@ -1,4 +1,4 @@
-"""What an experiment needs from outside, checked before anything is trained."""
+"""External requirements of an experiment, checked before training."""
 
 from __future__ import annotations
 

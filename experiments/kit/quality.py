@@ -1,4 +1,4 @@
-"""How good synthetic transitions are: marginals and dynamics (SynthER, section 3)."""
+"""Quality of synthetic transitions: marginals and dynamics (SynthER, section 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is logged of the bandits, what an ensemble believes of the arms, and the exact optimum.
+"""The bandits' log, an ensemble's predictions for the arms, and the exact optimum.
 
 Arm 1 was never pulled: the members' beliefs of it come from their initial weights. Their spread is
 the prior an agent explores with, or is penalised for. Optimal stopping under the same beliefs is

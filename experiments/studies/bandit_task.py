@@ -1,4 +1,4 @@
-"""NEUBAY's two-armed bandits: arm 0 is known from data, arm 1 is not; and how an agent plays them.
+"""NEUBAY's two-armed bandits: arm 0 is in the data, arm 1 is not; and episodes of an agent.
 
 An episode is 100 pulls of one bandit; what the arms pay is found out within it. Actions are arm
 numbers, `[B]` int32; the models here are for `rollout`.

@@ -1,4 +1,4 @@
-"""The edge-of-reach problem on a plane: seen, located by an oracle, and where RAVL cures it.
+"""The edge-of-reach problem on a plane: shown, located by an oracle, and the effect of RAVL.
 
 The data are single steps from a box, so that rollouts of k steps have a sharp edge: states that
 are reached in exactly k steps, bootstrapped from and never updated. Dynamics are true: nothing but

@@ -1,4 +1,4 @@
-"""Is guided diffusion the density it stands for? Where all is normal the answer is known.
+"""Guided diffusion against the density it approximates, which is known for normal densities.
 
 Policy-guided diffusion aims at `p(x) pi(a|s)^lambda`. With a behaviour N(m_b, s_b^2) and a policy
 N(m_p, s_p^2) that is normal with mean (m_b / s_b^2 + lambda m_p / s_p^2) v and variance

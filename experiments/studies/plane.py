@@ -1,4 +1,4 @@
-"""What is known exactly of the plane, and what is measured there of a learner.
+"""Exact values on the plane, and measurements of a learner there.
 
 Rollouts of k steps end at a Chebyshev distance of at most k from the data, since an action moves
 each coordinate by at most one. States at a distance in (k - 1, k] are reached in exactly k steps

@@ -1,4 +1,4 @@
-"""Do methods that penalise model error get worse as the model gets better, and RAVL not?
+"""Whether methods that penalise model error get worse with better models, and RAVL does not.
 
 One number w goes from the learned model (0) to the true step (1); penalties that come from the
 model's error shrink with it and are zero at 1. On the plane of `edge_of_reach_toy`.

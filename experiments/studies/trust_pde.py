@@ -1,4 +1,4 @@
-"""How long emulators can be trusted: agreement of members against true valid times.
+"""Valid times of emulators: agreement of members against the truth.
 
 Members are training seeds, and the same networks at two steps. Every group is calibrated on
 trajectories that nothing was trained on, and measured on others, on other domains too.

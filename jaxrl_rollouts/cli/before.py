@@ -1,4 +1,4 @@
-"""What a run should know before it starts: places to write, how long it takes."""
+"""Checks before a run starts: output places, duration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading arguments with tyro, and saying on one line what is wrong with them."""
+"""Reading arguments with tyro, with errors in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of every command that say which processes work together. Loads no jax."""
+"""Options of every command for several processes. Loads no jax."""
 
 from __future__ import annotations
 

@@ -1,13 +1,11 @@
-"""Windows continued from clean rows, on a wish: a temporal U-Net with inpainting and a condition.
+"""Windows continued from clean rows on a condition: a temporal U-Net with inpainting.
 
-The first rows of a window are known. They stand in it as they are, in training and at every call of
-a sampler, and only what follows is noised and denoised. How the window should turn out is a number
-(a return, say); in training it is left out now and then (Ho & Salimans 2022, arXiv:2207.12598), so
-that one network is called with and without it, and a plan can be moved further along what the wish
-changes than the wish alone would. Decision Diffuser (Ajay et al. 2023, arXiv:2211.15657) plans like
-this. The wish is embedded beside the noise, and stands before the window as rows of its own, too:
-what is added to a channel at every step is taken away by the norm of its group, all of it where the
-group has one channel.
+The first rows of a window are known: they are kept clean (inpainting) in training and sampling, and
+only the rows after them are noised and denoised. The condition is a number, for example a return.
+Training drops it at random for classifier-free guidance (Ho & Salimans 2022, arXiv:2207.12598), as
+Decision Diffuser does (Ajay et al. 2023, arXiv:2211.15657). The condition (`wish`) is embedded with
+the noise level and also prepended to the window as rows: a constant added to a channel is removed
+by the norm of its group, entirely so in a group of one channel.
 
     net = make_continued_unet(Unet(), length=16, given=1, channels=6)
     denoiser = make_denoiser(net)
@@ -28,7 +26,7 @@ from ..networks import Network
 from ..trees import PyTree
 from .unet import Unet, make_temporal_unet
 
-CONDITIONS = 2  # rows before the window: the wish, and whether there is one
+CONDITIONS = 2  # rows before the window: the condition, and whether there is one
 
 
 class Given(NamedTuple):
@@ -36,8 +34,8 @@ class Given(NamedTuple):
 
     Attributes:
         rows: `[B, H, C]`, clean.
-        wish: `[B]`, of the order of 1.
-        known: `[B]`, 1, or 0 where there is no wish.
+        wish: the condition, `[B]`, of the order of 1.
+        known: `[B]`, 1, or 0 where there is no condition.
     """
 
     rows: jax.Array
@@ -45,7 +43,7 @@ class Given(NamedTuple):
     known: jax.Array
 
     def free(self) -> Given:
-        """The same without a wish."""
+        """The same without a condition."""
         return self._replace(known=jnp.zeros_like(self.known))
 
 
@@ -61,7 +59,7 @@ def make_continued_unet(
 
     Args:
         guidance: w of `F(x, none) + w (F(x, wish) - F(x, none))`, two calls in one; 1 is the
-            network itself, 0 it without a wish. Training is with 1.
+            network itself, 0 the unconditional one. Training is with 1.
     """
     if not 0 < given < length:
         raise ConfigError("given", given, f"from 1 to {length - 1}, rows before others")

@@ -1,4 +1,4 @@
-"""What a training's checkpoints are of: another training does not continue them."""
+"""Identity of a training's checkpoints: another training does not continue them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the hub has under `hf://owner/name`, on this machine: numbers, JSON and tapes alone."""
+"""Downloads of `hf://owner/name`: numbers, JSON and tapes only."""
 
 from __future__ import annotations
 

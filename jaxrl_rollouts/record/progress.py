@@ -1,4 +1,4 @@
-"""How far a training stage is: a bar on a terminal, a line now and then in a log file."""
+"""Progress of a training stage: a bar on a terminal, occasional lines in a log file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a number was measured with: versions, machine, device, and how long compiling took."""
+"""Provenance of a number: versions, machine, device, and compile time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What trained things on disk have in common: a folder with a JSON file of facts and a checkpoint.
+"""Common layout of trained objects on disk: a folder with a JSON file of facts and a checkpoint.
 
 Parameters of all seeds stand in one checkpoint, leading axis = seeds; the facts say what they are
 parameters of.

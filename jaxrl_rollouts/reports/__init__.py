@@ -1,3 +1,3 @@
-"""What a run shows: a report of tables with intervals, claims with their verdicts,
+"""Reports of runs: tables with intervals, claims with their verdicts,
 pictures.
 """

@@ -1,4 +1,4 @@
-"""The process of a task: `jaxrl-rollouts`, which stops with a checkpoint when its parent dies.
+"""The process of a task: `jaxrl-rollouts`, which stops with a checkpoint when its parent ends.
 
 A killed worker would leave it running, and holding the folder that the next worker needs.
 """

@@ -1,1 +1,1 @@
-"""Learning by doing: SAC in vectorised simulators, and datasets of what it did on the way."""
+"""Online training: SAC in vectorised simulators, and datasets from it."""

@@ -1,4 +1,4 @@
-"""`jaxrl-rollouts finetune RUN`: a run's policies, trained on in a simulator.
+"""`jaxrl-rollouts finetune RUN`: a run's policies, fine-tuned in a simulator.
 
 jaxrl-rollouts finetune runs/hopper-iql-20261129-120000 --steps 20000
 jaxrl-rollouts finetune runs/tanks-iql-20261129-120000 --environment tank_env:make_env

@@ -1,4 +1,4 @@
-"""What the gradient steps of an online training learn from: rows of a dataset, and lived ones."""
+"""Batches of an online training: rows of a dataset and of the replay buffer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training in a simulator in one call: a policy, its history and a report come out.
+"""Training in a simulator in one call, with policy, history and report.
 
 outcome = offline.train_online("mujoco/HalfCheetah-v4", offline.Sac(), 200_000, context=run)
 outcome = offline.finetune(result, "mujoco/HalfCheetah-v4", 20_000)      # result of offline.train

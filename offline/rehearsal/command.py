@@ -1,4 +1,4 @@
-"""`jaxrl-rollouts run continual`: a sequence of tasks, and what each rule of selection keeps of it.
+"""`jaxrl-rollouts run continual`: a sequence of tasks, and the effect of each selection rule.
 
 jaxrl-rollouts run continual --sequence runner-builds --method td3_bc
 jaxrl-rollouts run continual --sequence files --data a.hdf5 b.hdf5 --environments my:a my:b

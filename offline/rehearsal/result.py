@@ -1,4 +1,4 @@
-"""What a network that has learned a sequence of tasks earns in them."""
+"""Returns of a network after a sequence of tasks."""
 
 from __future__ import annotations
 

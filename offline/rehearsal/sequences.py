@@ -1,4 +1,4 @@
-"""Sequences of three tasks whose data are made on the spot, by scripted or uniform actions.
+"""Sequences of three tasks with generated data, of scripted or uniform actions.
 
 On the plane and the pendulum the dynamics are shared and only rewards differ, a simplification. The
 runners differ in their dynamics: the second's motor pushes the other way, the third's pole is long.

@@ -1,4 +1,4 @@
-"""What follows synthetic states and actions, relabelled by a model of the transitions themselves.
+"""Successors of synthetic states and actions, relabelled by a dynamics model.
 
 A diffusion model of whole rows spends its network on everything at once, and critics are misled by
 what it gets wrong: rewards and, above all, next observations. A model of one step, fitted to the

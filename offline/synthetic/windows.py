@@ -1,12 +1,11 @@
 """Windows of logged episodes as rows of a diffusion model, and back to transitions.
 
 A window of `L` states holds `L - 1` whole transitions: its last step is a state only, whose action
-and reward are zero. At a termination a window may continue: it stays in the state that was
-reached, without action and reward, and the termination stays on. So terminations stand at every
-step of a window, as often as in the data, and are a step and not a spike to the network. (In
-policy-guided diffusion's public code the only step that can terminate is the one that is thrown
-away, and synthetic data never end. Windows that merely end in a termination are too rare a kind: a
-small network generated a tenth of them.)
+and reward are zero. Terminal states are absorbing: the window continues in the final state with zero
+action and reward, and the termination flag stays 1. So terminations occur at every step of a window
+with the data's frequency, as a step function instead of a single spike. (In policy-guided
+diffusion's public code only the discarded step can terminate, so synthetic data never do. Windows
+that end at a termination are too rare: a small network generated a tenth of them.)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A tape played again: every row of the dataset out of its actions and snapshots.
+"""Replay of a tape: every row of the dataset from its actions and snapshots.
 
 All segments between two snapshots are stepped side by side by `mujoco.rollout`. Observations,
 rewards and endings are Gymnasium's (v4) of HalfCheetah, Hopper and Walker2d:

@@ -1,4 +1,4 @@
-"""Compounding error: a model rolled along logged actions, beside what really happened.
+"""Compounding error: a model rolled along logged actions, compared with the log.
 
 NEUBAY's protocol (its appendix on compounding errors): the true first state, logged actions, one
 member per trajectory, noise sampled, terminations ignored.

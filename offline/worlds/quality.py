@@ -1,4 +1,4 @@
-"""How far fitted world models can be trusted: open-loop error and calibration, for reports."""
+"""Accuracy of fitted world models: open-loop error and calibration, for reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which layout a file has, by what is in it: names and endings of files say little.
+"""Detection of a file's layout by its content, not by its name.
 
 Another package's layout is an object with the same two functions, announced in the entry-point
 group `jaxrl_rollouts.layouts`.

@@ -1,4 +1,4 @@
-"""How a peer is asked: what every peer's script has at its end.
+"""The protocol of a peer: the common end of every peer's script.
 
 Scripts import this by its file's name, and nothing else of ours; it needs nothing but Python.
 """
