@@ -1,7 +1,7 @@
 """Windows of logged episodes as rows of a diffusion model, and back to transitions.
 
 A window of `L` states holds `L - 1` whole transitions: its last step is a state only, whose action
-and reward are zero. Terminal states are absorbing: the window continues in the final state with zero
+and reward are zero. Terminal states are absorbing: the window continues in the last state with zero
 action and reward, and the termination flag stays 1. So terminations occur at every step of a window
 with the data's frequency, as a step function instead of a single spike. (In policy-guided
 diffusion's public code only the discarded step can terminate, so synthetic data never do. Windows
