@@ -135,7 +135,7 @@ def condition_values(fields: FieldSet, name: str) -> np.ndarray:
     return np.asarray(known[name], np.float64).reshape(rows, -1)
 
 
-def take_trajectories(fields: FieldSet, rows: slice) -> FieldSet:
+def take_trajectories(fields: FieldSet, rows: slice | np.ndarray) -> FieldSet:
     """Some of the trajectories, as a set that reads no others."""
     kept = np.arange(fields.shape[0])[rows]
 

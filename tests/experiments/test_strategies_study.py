@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.experiments.studies.strategies import parted, width_of
+from jaxrl_rollouts.experiments.studies.strategies import of_mlp, parted, width_of
 from jaxrl_rollouts.offline.data import Transitions, episodes
-from jaxrl_rollouts.offline.worlds.strategies import Strategy, reads
+from jaxrl_rollouts.strategies import Strategy, reads
 
 
 def test_a_fifth_of_the_episodes_is_held_out_whole() -> None:
@@ -34,5 +34,5 @@ def test_networks_have_as_many_weights_as_there_are_to_share(kind: Any) -> None:
     def total(width: int) -> int:
         return sum(width * (n + 2 * width + 5 * states) for n in columns)
 
-    width = width_of(strategy, 40_000, states, actions)
+    width = width_of(strategy, 40_000, (states, actions), of_mlp)
     assert total(width) <= 40_000 < total(width + 1)

@@ -64,6 +64,19 @@ def test_values_of_a_circle_and_of_a_chain_that_ends(cloned: TrainResult) -> Non
     np.testing.assert_allclose(found.value, 4.0951, atol=0.15)
 
 
+def test_the_value_of_a_switch_of_two_states(cloned: TrainResult) -> None:
+    """One state pays 1, the other nothing, and they take turns: `1 / (1 - gamma^2)`."""
+    made = circle()
+    one, rows = np.arange(len(made.transitions.rewards)) % 5 % 2 == 0, made.transitions
+    seen = np.zeros_like(rows.observations)
+    seen[:, 0] = one
+    other = np.zeros_like(seen)
+    other[:, 0] = ~one
+    rows = rows._replace(observations=seen, next_observations=other, rewards=one.astype(np.float32))
+    found = fqe(cloned, replace(made, transitions=rows), QUICK)
+    np.testing.assert_allclose(found.value, 1 / (1 - 0.81), atol=0.2)
+
+
 def test_it_is_the_value_of_the_policy_and_not_of_the_data(cloned: TrainResult) -> None:
     """Rewards `2 a + 1` of random actions: 1 on average, 2 of a policy that acts 0.5."""
     np.testing.assert_allclose(fqe(cloned, circle("action"), QUICK).value, 20.0, rtol=0.05)

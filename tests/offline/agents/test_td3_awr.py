@@ -76,6 +76,23 @@ def test_imitation_is_weighted_by_the_advantage() -> None:
     assert not np.array_equal(after.value["Dense_0"]["kernel"], state.value["Dense_0"]["kernel"])
 
 
+def test_where_values_are_constant_imitation_has_a_weight_of_one() -> None:
+    """The expectile of a constant is that constant, so no action has an advantage."""
+    agent, state = begun(replace(CONFIG, beta=5.0, expectile=0.5))
+    nothing = jax.tree.map(jnp.zeros_like, (state.critic.net, state.value))
+    for part, value in zip(nothing, (2.5, 2.5), strict=True):
+        last = max(part, key=lambda name: (name.startswith("Dense"), name))
+        part[last]["bias"] = jnp.full_like(part[last]["bias"], value)
+    critic = state.critic._replace(net=nothing[0])
+    rows = batch()
+    np.testing.assert_allclose(agent.q(critic, rows.observations, rows.actions), 2.5)
+    flat = state._replace(critic=critic, value=nothing[1])
+    _, metrics = agent.update(flat, KEY, rows)
+    action, _ = agent.greedy(state.actor, KEY, rows.observations, ())
+    far = np.square(np.asarray(action) - np.asarray(rows.actions)).sum(-1)
+    np.testing.assert_allclose(metrics["imitation"], far.mean(), rtol=1e-4)
+
+
 def test_the_value_moves_with_the_policy_only() -> None:
     agent, state = begun(CONFIG)
     after, metrics = agent.update(state, KEY, batch(), actor=False)

@@ -9,15 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers_learners import CADENCE, HARD, KNOWN, WORLD, A, S, rows
+from helpers_learners import CADENCE, HARD, KNOWN, WORLD, A, S, imagination, rows
 
 from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents import cql
 from jaxrl_rollouts.offline.agents.cql import CqlConfig
 from jaxrl_rollouts.offline.data import Transitions, to_device
+from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.combo import Combo, critic_loss
-from jaxrl_rollouts.offline.methods.model_based import Given, Learning
+from jaxrl_rollouts.offline.methods.model_based import Given, Learning, bind
 from jaxrl_rollouts.offline.worlds.dynamics import Rolled
 
 KEY = jax.random.key(3)
@@ -56,6 +57,15 @@ def test_on_real_rows_alone_it_is_cql() -> None:
         jax.tree.leaves(found.agent.critic), jax.tree.leaves(want.critic.net), strict=True
     ):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_without_a_weight_it_is_base_bit_for_bit() -> None:
+    kinds = Combo(agent=HARD, weight=0.0, num_actions=2, **CADENCE), Base(agent=HARD, **CADENCE)
+    states = []
+    for method in kinds:
+        learner, data = bind(method.program(), KNOWN, S, A), imagination(method)
+        states.append(jax.jit(learner.update)(learner.init(KEY, data), data)[0])
+    jax.tree.map(np.testing.assert_array_equal, *((s.agent, s.imagined) for s in states))
 
 
 def constant(value: float) -> Any:

@@ -99,10 +99,16 @@ def test_lambda_returns_are_means_of_k_step_returns(decay: float) -> None:
 
 
 def test_limits_of_lambda() -> None:
-    """0 is the value itself; of one step the gap is lambda / (1 + lambda) of TD's."""
+    """0 is the value itself, and without bound the return of all steps; of one step the gap is
+    lambda / (1 + lambda) of TD's."""
     path, values = travelled()
     none = lambda_returns(jnp.asarray(values), path, GAMMA, 0.0)
     np.testing.assert_allclose(none, values, rtol=1e-6)
+    longest = values[-1]
+    for reward, ended in zip(path.rewards[::-1], path.terminations[::-1], strict=True):
+        longest = np.asarray(reward) + GAMMA * np.where(ended, 0.0, longest)
+    whole = lambda_returns(jnp.asarray(values), path, GAMMA, 1e6)[0]
+    np.testing.assert_allclose(whole, longest, rtol=1e-4, atol=1e-5)
     one = Path(*(x[: 2 if len(x) == H + 1 else 1] for x in path))
     found = np.asarray(lambda_returns(jnp.asarray(values[:2]), one, GAMMA, 0.95))[0]
     error = np.asarray(one.rewards[0]) - values[0]
@@ -207,7 +213,8 @@ def test_a_step_moves_both_networks_from_before_it() -> None:
     )
 
 
-def test_the_value_of_a_coin_is_its_expectile(expectile: float = 0.1) -> None:
+@pytest.mark.parametrize("expectile", [0.1, 0.5])
+def test_the_value_of_a_coin_is_its_expectile(expectile: float) -> None:
     """Outcomes 0 and 1, equally likely, of one step that ends: the value is tau."""
 
     def toss(world: Any, key: Any, s: Any, a: Any, member: Any) -> tuple:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 import scipy.stats
 
 from jaxrl_rollouts.configs import coefficients
@@ -20,7 +21,7 @@ from jaxrl_rollouts.offline.methods.model_based import Imagination, ModelBased, 
 from jaxrl_rollouts.offline.methods.morel import Morel
 from jaxrl_rollouts.offline.methods.rambo import Rambo, log_prob
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, EliteSamples, Rolled
-from jaxrl_rollouts.rollouts import Model, step_result
+from jaxrl_rollouts.rollouts import Model, rollout, step_result
 
 S, A, E, B = 2, 1, 2, 64
 SAC = SacConfig(hidden_dims=(8,))
@@ -103,6 +104,37 @@ def test_an_unknown_step_is_rewarded_halt_and_ends() -> None:
     assert int(nothing.size) == 8 and (nothing.rows.rewards[:8] == -7.0).all()
 
 
+@pytest.mark.parametrize(("halt", "avoided"), [(-20.0, True), (0.5, True), (2.0, False)])
+def test_an_unknown_edge_is_taken_if_halting_is_worth_more_than_staying(
+    halt: float, avoided: bool
+) -> None:
+    """One state: to stay pays 0.1 for ever, a value of 1; the edge pays 10 and is unknown."""
+
+    def edge(world: Any, key: Any, s: jax.Array, a: jax.Array, member: Any) -> tuple:
+        leaves = a[:, 0] > 0
+        reward, unsure = jnp.where(leaves, 10.0, 0.1), 1.0 * leaves
+        return s, step_result(len(s), reward=reward, uncertainty=unsure)
+
+    world = WorldModelParams(ELITES, jnp.float32(0.5))
+    both = rollout(
+        Model(edge),
+        world,
+        jnp.zeros((2, S)),
+        jax.random.key(0),
+        horizon=1,
+        policy=lambda params, key, s, memory: (jnp.array([[1.0], [-1.0]]), memory),
+    )
+    found, valid = Morel(halt=halt).rows(both, Rolled(LINEAR, world, jnp.ones(())))
+    assert valid.all()
+    rewards, alive = np.asarray(found.rewards), 1.0 - np.asarray(found.terminations)
+    values = np.zeros(2)  # of the edge and of staying
+    for _ in range(200):
+        values = rewards + 0.9 * alive * values.max()
+    np.testing.assert_allclose(values[0], halt, rtol=1e-6)
+    np.testing.assert_allclose(values[1], 0.1 + 0.9 * max(1.0, halt), rtol=1e-5)
+    assert (values.argmax() == 1) == avoided
+
+
 def test_without_an_adversary_rambo_is_base_bit_for_bit() -> None:
     world = WorldModelParams(ELITES)
     base = an_epoch(Base(**CADENCE), world)
@@ -170,6 +202,23 @@ def test_the_models_loss_is_its_formula() -> None:
     want -= np.log(densities(change)).mean() + 1.5 * np.log(2 * np.pi)
     found, _ = method.model_loss(ELITES, agent, state, key, rows(), world)
     np.testing.assert_allclose(found, want, rtol=1e-3, atol=1e-4)
+
+
+def test_the_gradient_of_the_models_loss_is_a_finite_difference() -> None:
+    """Of the mixture's density at what was drawn before: neither it nor its advantage moves."""
+    agent, key, small = SAC.make(S, A), jax.random.key(3), 1e-2
+    state, method = agent.init(jax.random.key(1)), Rambo(adversary=0.7, **CADENCE)
+    world = Rolled(LINEAR, WorldModelParams(ELITES), jnp.ones(()))
+
+    def loss(elites: jax.Array) -> jax.Array:
+        return method.model_loss(elites, agent, state, key, rows(), world)[0]
+
+    slope = np.asarray(jax.jit(jax.grad(loss))(ELITES))
+    both = jax.jit(jax.vmap(lambda shift: loss(ELITES + shift) - loss(ELITES - shift)))
+    every = small * jnp.eye(ELITES.size).reshape(-1, *ELITES.shape)
+    want = np.asarray(both(every)).reshape(ELITES.shape) / (2 * small)
+    np.testing.assert_allclose(slope, want, rtol=2e-2, atol=2e-3)
+    assert (np.abs(want) > 0.01).any()
 
 
 def test_the_density_is_the_normals() -> None:

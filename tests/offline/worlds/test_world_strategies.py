@@ -1,4 +1,4 @@
-"""Strategies of forecasts: where they are one and the same, numpy's versions, and rectifiers."""
+"""Strategies of world models: where they are one and the same, and what they learn."""
 
 from __future__ import annotations
 
@@ -14,13 +14,9 @@ from jaxrl_rollouts.configs import check
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.worlds.open_loop import LoggedWindows, replay
-from jaxrl_rollouts.offline.worlds.strategies import (
-    Strategy,
-    block_of,
-    fit_strategy,
-    forecast,
-)
+from jaxrl_rollouts.offline.worlds.strategies import fit_strategy
 from jaxrl_rollouts.rollouts import Model, rollout, step_result
+from jaxrl_rollouts.strategies import Strategy, block_of, forecast
 
 KEY = jax.random.key(1)
 S, A, H, B = 2, 1, 4, 300
@@ -79,43 +75,6 @@ def test_of_one_block_all_are_the_same(horizon: int) -> None:
     np.testing.assert_array_equal(rec, dirrec)
 
 
-@pytest.mark.parametrize("kind", ["rec", "dir", "dirrec", "rectifier"])
-def test_forecasts_are_numpys(kind: Any) -> None:
-    """Networks are linear here, and each is its own."""
-    rng, strategy = np.random.default_rng(2), Strategy(kind, 2, H)
-    state, actions = rng.normal(size=(5, S)), rng.normal(size=(H, 5, A))
-    base = rng.normal(size=(H, 5, S))
-    wide = {"rec": [4], "dir": [4, 6], "dirrec": [4, 10], "rectifier": [8, 14]}[kind]
-    weights = [rng.normal(size=(n, 2 * S)) for n in wide]
-    heads: Any = tuple(
-        lambda s, rest, w=w: jnp.concatenate([s, rest], -1) @ jnp.asarray(w) for w in weights
-    )
-    start, taken = (jnp.asarray(x) for x in (state, actions))
-    mended = kind == "rectifier"
-    found = forecast(strategy, heads, start, taken, jnp.asarray(base) if mended else None)
-    for row in range(5):
-        path: list[np.ndarray] = []
-        for i in range(2):
-            last = path[-1] if path else state[row]
-            since = {"rec": actions[2 * i : 2 * i + 2, row]}.get(kind, actions[: 2 * i + 2, row])
-            known = {"dirrec": path, "rectifier": list(base[: 2 * i + 2, row])}.get(kind, [])
-            first = last if kind == "rec" else state[row]
-            x = np.concatenate([first, *known, since.ravel()])
-            change = (x @ weights[i % len(weights)]).reshape(2, S)
-            for j in range(2):
-                own = base[2 * i + j, row] if mended else last
-                path.append(change[j] + (state[row] if kind == "dir" else own))
-        np.testing.assert_allclose(found[:, row], np.stack(path), rtol=1e-4, atol=1e-5)
-
-
-def test_a_rectifier_of_nothing_leaves_the_base() -> None:
-    logged, base = windows(), jnp.asarray(np.random.default_rng(3).normal(size=(H, B, S)))
-    nothing: Any = (lambda s, rest: jnp.zeros((len(s), 2 * S)),) * 2
-    strategy = Strategy("rectifier", 2, H)
-    found = forecast(strategy, nothing, logged.observations[0], logged.actions, base)
-    np.testing.assert_array_equal(found, base)
-
-
 def test_a_rectifier_mends_a_base_that_drifts() -> None:
     logged, strategy = windows(), Strategy("rectifier", 2, H)
     drift = 0.5 * jnp.arange(1, H + 1, dtype=jnp.float32)[:, None, None]
@@ -147,7 +106,7 @@ def test_a_direct_network_learns_every_block() -> None:
 def test_refused() -> None:
     with pytest.raises(ConfigError, match="block: found 3, expected a divisor of the horizon, 4"):
         check(Strategy("dir", 3, H))
-    with pytest.raises(ConfigError, match="logged: found 4, expected 2 steps"):
+    with pytest.raises(ConfigError, match="windows: found 4, expected 2 steps"):
         fit_strategy(Strategy("dir", 1, 2), CONFIG, windows(), KEY)
     with pytest.raises(ConfigError, match="base: found 'none'"):
         fit_strategy(Strategy("rectifier", 2, H), CONFIG, windows(), KEY)
