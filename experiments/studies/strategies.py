@@ -64,7 +64,7 @@ STEPS, LONGEST = (1, 5, 10, HORIZON), 5
 BACKTRACKS: tuple[tuple[Any, int], ...] = (("adm", 2), ("adm", LONGEST), ("adm2", LONGEST))
 
 
-# The benchmark's operators, without an embedding, its trainings, and frames from one window to the next.
+# The benchmark's operators (no embedding), its trainings, frames from window to window.
 FIELDS = {
     "ks22": (Fno(24, modes=15, embedding=0), Training(2000, 32), 10),
     "kolmogorov": (Fno(11, modes=8, embedding=0), Training(600, 8), 4),

@@ -44,6 +44,14 @@ class ClonedFlowConfig(ValueConfig):
     critic_norm: bool = True
     flow_steps: int = positive(10)
 
+    def cloned(self, observation_size: int, action_size: int) -> tuple[bc.BcNets, MLP]:
+        """The flow, and the network of a value."""
+        norm, sizes = self.critic_norm, (observation_size, action_size)
+        field = make_field(self.hidden_dims, *sizes, activation=nn.gelu)
+        head = MLP(self.hidden_dims, (1,), activation=nn.gelu, layer_norm=norm, norm_after=norm)
+        learn = optax.adam(self.actor_lr)
+        return bc.BcNets(observation_size, field, learn, action_size, self.flow_steps), head
+
 
 @dataclass(frozen=True)
 class FqlConfig(ClonedFlowConfig):
@@ -96,15 +104,13 @@ def make_fql(config: FqlConfig, observation_size: int, action_size: int) -> Agen
     """
     check(config)
     s, a = inputs(observation_size, action_size)
-    norm, learn = config.critic_norm, optax.adam(config.actor_lr)
-    field = make_field(config.hidden_dims, observation_size, action_size, activation=nn.gelu)
-    critic = MLP(config.hidden_dims, (1,), activation=nn.gelu, layer_norm=norm, norm_after=norm)
+    flow, critic = config.cloned(observation_size, action_size)
     nets = FqlNets(
         config,
         from_linen(MLP(config.hidden_dims, (action_size,), activation=nn.gelu), s, a),
-        bc.BcNets(observation_size, field, learn, action_size, config.flow_steps),
+        flow,
         ensemble(from_linen(critic, s, a), config.num_critics),
-        learn,
+        flow.learn,
         optax.adam(config.critic_lr),
     )
     acts = bound(nets, init=init, update=update, policy=policy, greedy=policy, q=q)
@@ -114,20 +120,12 @@ def make_fql(config: FqlConfig, observation_size: int, action_size: int) -> Agen
 def init(nets: FqlNets, key: jax.Array, scaler: Scaler | None = None) -> FqlState:
     """A fresh state that sees observations through `scaler`."""
     keys = jax.random.split(key, 3)
-    actor, flow, critic = (
-        net.init(k)
-        for net, k in zip((nets.actor, nets.flow.actor, nets.critics), keys, strict=True)
-    )
+    parts = nets.actor, nets.flow.actor, nets.critics
+    actor, flow, critic = (net.init(k) for net, k in zip(parts, keys, strict=True))
     scaler = scaler or identity_scaler(nets.flow.observation_size)
-    moments = nets.learn_actor.init(actor), nets.flow.learn.init(flow)
-    return FqlState(
-        Scaled(actor, scaler),
-        flow,
-        Scaled(critic, scaler),
-        critic,
-        *moments,
-        nets.learn_critic.init(critic),
-    )
+    moments: tuple = nets.learn_actor.init(actor), nets.flow.learn.init(flow)
+    moments += (nets.learn_critic.init(critic),)
+    return FqlState(Scaled(actor, scaler), flow, Scaled(critic, scaler), critic, *moments)
 
 
 def one_step(nets: FqlNets, actor: Scaled, observations: jax.Array, noise: jax.Array) -> jax.Array:
@@ -179,25 +177,11 @@ def update(
     scaler = state.actor.scaler
     target = bellman_target(nets, state, next_key, batch)
     critic, opt_critic, learned = critic_step(nets, state, batch, target)
-    cloned, more = bc.flow_update(
-        nets.flow, bc.BcState(Scaled(state.flow, scaler), state.opt_flow), flow_key, batch
-    )
-    moved, opt_actor, loss, parts = gradient_step(
-        nets.learn_actor,
-        actor_loss,
-        state.actor.net,
-        state.opt_actor,
-        nets,
-        state,
-        actor_key,
-        batch,
-    )
-    metrics = {
-        **learned,
-        "flow_loss": more["actor_loss"],
-        "actor_loss": loss,
-        **parts,
-    }
+    cloning = bc.BcState(Scaled(state.flow, scaler), state.opt_flow)
+    cloned, more = bc.flow_update(nets.flow, cloning, flow_key, batch)
+    begin = nets.learn_actor, actor_loss, state.actor.net, state.opt_actor
+    moved, opt_actor, loss, parts = gradient_step(*begin, nets, state, actor_key, batch)
+    metrics = {**learned, "flow_loss": more["actor_loss"], "actor_loss": loss, **parts}
     state = FqlState(
         Scaled(moved, scaler),
         cloned.actor.net,

@@ -10,7 +10,6 @@ import functools
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
@@ -19,7 +18,7 @@ from jaxrl_rollouts import draws
 from jaxrl_rollouts.configs import check, coefficient, positive, step_size
 from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.ensemble import Ensemble, ensemble
-from jaxrl_rollouts.networks import MLP, Network, from_linen
+from jaxrl_rollouts.networks import Network, from_linen
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
 from jaxrl_rollouts.trees import PyTree
 
@@ -27,7 +26,6 @@ from ..method import Agent, Scaled, bound
 from . import bc
 from .actors import inputs
 from .critics import critic_step, q
-from .flow_actor import make_field
 from .fql import ClonedFlowConfig
 from .iql import bellman_target, value_loss
 from .model_free import ModelFree
@@ -95,12 +93,10 @@ def make_ifql(config: IfqlConfig, observation_size: int, action_size: int) -> Ag
     """
     check(config)
     s, a = inputs(observation_size, action_size)
-    norm, learn = config.critic_norm, optax.adam(config.actor_lr)
-    field = make_field(config.hidden_dims, observation_size, action_size, activation=nn.gelu)
-    head = MLP(config.hidden_dims, (1,), activation=nn.gelu, layer_norm=norm, norm_after=norm)
+    flow, head = config.cloned(observation_size, action_size)
     nets = IfqlNets(
         config,
-        bc.BcNets(observation_size, field, learn, action_size, config.flow_steps),
+        flow,
         from_linen(head, s),
         ensemble(from_linen(head, s, a), config.num_critics),
         optax.adam(config.value_lr),
@@ -147,14 +143,9 @@ def update(
     # With the value from before the step.
     target = bellman_target(nets, state.value, after, batch)
     critic, opt_critic, learned = critic_step(nets, state, batch, target)
-    cloned, more = bc.flow_update(
-        nets.flow, bc.BcState(Scaled(state.actor.flow, scaler), state.opt_flow), key, batch
-    )
-    metrics = {
-        **learned,
-        "value_loss": value_fit,
-        "flow_loss": more["actor_loss"],
-    }
+    cloning = bc.BcState(Scaled(state.actor.flow, scaler), state.opt_flow)
+    cloned, more = bc.flow_update(nets.flow, cloning, key, batch)
+    metrics = {**learned, "value_loss": value_fit, "flow_loss": more["actor_loss"]}
     state = IfqlState(
         Choosing(cloned.actor.net, critic, scaler),
         value,

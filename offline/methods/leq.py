@@ -29,7 +29,6 @@ from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.ensemble import ensemble, safe_min
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.networks import MLP, Network, from_linen
-from jaxrl_rollouts.rollouts import Members, rollout
 from jaxrl_rollouts.trees import PyTree
 
 from ..agents import AGENTS
@@ -83,13 +82,11 @@ def make_leq(
     sizes = observation_size, action_size
     s, a = inputs(*sizes)
     nets: Td3Nets = make_td3(config, *sizes, lambda _, q, actions, batch: (-q[0].mean(), {})).nets
-    critic = squeezed(
-        from_linen(MLP(config.hidden_dims, (1,), layer_norm=config.critic_norm), s, a)
-    )
+    critic = from_linen(MLP(config.hidden_dims, (1,), layer_norm=config.critic_norm), s, a)
     rate: Any = optax.cosine_decay_schedule(config.actor_lr, steps) if steps else config.actor_lr
     nets = nets._replace(
         actor=squeezed(nets.actor),
-        critics=ensemble(critic, config.num_critics),
+        critics=ensemble(squeezed(critic), config.num_critics),
         learn_actor=optax.adam(rate),
     )
 
@@ -162,20 +159,11 @@ class Leq(ModelBased):
         actor_key, critic_key = jax.random.split(given.key)
         still = jnp.zeros((self.horizon + 1, *given.imagined.actions.shape))
         path, pull = self.ascent(agent, td3, actor_key, starts, world, still)
-        actor, opt_actor, _, _ = gradient_step(
-            nets.learn_actor, actor_loss, td3.actor.net, td3.opt_actor, agent, scaler, path, pull
-        )
+        begin = nets.learn_actor, actor_loss, td3.actor.net, td3.opt_actor
+        actor, opt_actor, _, _ = gradient_step(*begin, agent, scaler, path, pull)
         path = self.path(agent, td3, critic_key, starts, world, still)
-        critic, opt_critic, fit, metrics = gradient_step(
-            nets.learn_critic,
-            self.critic_loss,
-            td3.critic.net,
-            td3.opt_critic,
-            agent,
-            td3,
-            given.real,
-            path,
-        )
+        begin = nets.learn_critic, self.critic_loss, td3.critic.net, td3.opt_critic
+        critic, opt_critic, fit, metrics = gradient_step(*begin, agent, td3, given.real, path)
         td3 = td3._replace(
             actor=Scaled(actor, scaler),
             critic=Scaled(critic, scaler),
@@ -187,13 +175,7 @@ class Leq(ModelBased):
         return state._replace(agent=td3), {"critic_loss": fit, **metrics}
 
     def path(
-        self,
-        agent: Agent,
-        td3: Any,
-        key: jax.Array,
-        starts: jax.Array,
-        world: Rolled,
-        shifts: jax.Array,
+        self, agent: Agent, td3: Any, key: jax.Array, starts: jax.Array, world: Rolled, shifts: Any
     ) -> Path:
         """The mean policy in the model from `starts [B, S]`, its actions moved by `shifts`
         `[H + 1, B, A]`."""
@@ -202,18 +184,14 @@ class Leq(ModelBased):
         def act(actor: Any, key: jax.Array, seen: jax.Array, time: jax.Array) -> tuple:
             return agent.greedy(actor, key, seen, ())[0] + shifts[time, rows], time + 1
 
-        found = rollout(
-            world.dynamics.model,
-            world.world,
+        found = world.rollout(
             starts,
             key,
+            self.rollouts.member,
             horizon=self.horizon,
             policy=act,
             policy_params=td3.actor,
             memory=jnp.zeros(len(starts), jnp.int32),
-            members=Members(
-                jnp.arange(world.dynamics.members, dtype=jnp.int32), per=self.rollouts.member
-            ),
         )
         steps = found.steps
         last = steps.next_observations[-1]
@@ -228,13 +206,7 @@ class Leq(ModelBased):
         )
 
     def ascent(
-        self,
-        agent: Agent,
-        td3: Any,
-        key: jax.Array,
-        starts: jax.Array,
-        world: Rolled,
-        still: jax.Array,
+        self, agent: Agent, td3: Any, key: jax.Array, starts: jax.Array, world: Rolled, still: Any
     ) -> tuple[Path, jax.Array]:
         """A path, and `w_t dY_t / da_t` of it, `[H + 1, B, A]`; zero after an end.
 

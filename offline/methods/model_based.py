@@ -23,7 +23,7 @@ from jaxrl_rollouts import replay
 from jaxrl_rollouts.configs import chosen, fraction, number, positive
 from jaxrl_rollouts.ensemble import spread_of_means
 from jaxrl_rollouts.replay import Replay
-from jaxrl_rollouts.rollouts import Members, Trajectory, rollout
+from jaxrl_rollouts.rollouts import Trajectory
 from jaxrl_rollouts.trees import PyTree
 
 from ..agents import AGENTS
@@ -290,15 +290,13 @@ def imagine(
     starts = method.starts(start_key, data.real, size.batch_size)
     if data.frames is not None:
         starts = some_before(data.frames, starts, start_key, data.real.observations, size)
-    return rollout(
-        dynamics.model,
-        world,
+    return Rolled(dynamics, world, data.typical).rollout(
         starts,
         roll_key,
+        size.member,
         horizon=size.length,
         policy=agent.policy,
         policy_params=state.agent.actor,
-        members=Members(jnp.arange(dynamics.members, dtype=jnp.int32), per=size.member),
         threshold=world.uncertainty_threshold if asked is not None and asked.stops else None,
         early_exit=size.early_exit,
     )

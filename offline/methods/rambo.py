@@ -17,7 +17,6 @@ from jaxrl_rollouts.configs import chosen, coefficient, fraction, positive, step
 from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.gaussian import Gaussian
-from jaxrl_rollouts.rollouts import Members, rollout
 from jaxrl_rollouts.trees import PyTree
 
 from ..agents import AGENTS
@@ -79,34 +78,19 @@ class Rambo(ModelBased):
 
         def step(adversary: Adversary, key: jax.Array) -> tuple[Adversary, None]:
             now = world._replace(world=adversary.world)
-            elites, moments, _, _ = gradient_step(
-                self.optimiser(),
-                self.model_loss,
-                adversary.world.elites,
-                adversary.moments,
-                agent,
-                state.agent,
-                key,
-                real,
-                now,
-            )
+            begin = self.model_loss, adversary.world.elites, adversary.moments
+            given = agent, state.agent, key, real, now
+            elites, moments, _, _ = gradient_step(self.optimiser(), *begin, *given)
             return Adversary(adversary.world._replace(elites=elites), moments), None
 
         keys = jax.random.split(key, self.adversary_steps)
         moved, _ = jax.lax.scan(step, state.extra, keys)
-        extra = jax.tree.map(
-            lambda new, old: jnp.where(self.adversary > 0, new, old), moved, state.extra
-        )
+        moves = self.adversary > 0
+        extra = jax.tree.map(lambda new, old: jnp.where(moves, new, old), moved, state.extra)
         return state._replace(extra=extra)
 
     def model_loss(
-        self,
-        elites: PyTree,
-        agent: Agent,
-        sac: Any,
-        key: jax.Array,
-        rows: Transitions,
-        world: Rolled,
+        self, elites: Any, agent: Agent, sac: Any, key: jax.Array, rows: Transitions, world: Rolled
     ) -> tuple[jax.Array, None]:
         """`lambda mean (A log p_mix(s', r | s, a)) - mean_D log p`; equations 6 to 8.
 
@@ -120,9 +104,8 @@ class Rambo(ModelBased):
         mixture = predicted(world, model, seen, actions)
         drawn, advantage = self.advantage(agent, sac, draw_key, seen, actions, world)
         harm = advantage * jax.nn.logsumexp(log_prob(mixture, drawn), axis=0)
-        change = jnp.concatenate(
-            [real.next_observations - real.observations, real.rewards[:, None]], -1
-        )
+        change = real.next_observations - real.observations
+        change = jnp.concatenate([change, real.rewards[:, None]], -1)
         fit = log_prob(predicted(world, model, real.observations, real.actions), change).mean()
         return self.adversary * harm.mean() - fit, None
 
@@ -132,15 +115,12 @@ class Rambo(ModelBased):
         """States and actions of the policy in the model, `[B, S]` and `[B, A]`: of each rollout
         from a start one step, ends notwithstanding."""
         roll_key, time_key = jax.random.split(key)
-        observations, actions = rollout(
-            world.dynamics.model,
-            world.world,
+        observations, actions = world.rollout(
             starts,
             roll_key,
             horizon=self.rollouts.length,
             policy=agent.policy,
             policy_params=sac.actor,
-            members=Members(jnp.arange(world.dynamics.members, dtype=jnp.int32), per="step"),
             stop_at_termination=False,
             record=lambda step: (step.observations, step.actions),
         ).steps
@@ -149,13 +129,7 @@ class Rambo(ModelBased):
         return jax.lax.stop_gradient(observations[at]), jax.lax.stop_gradient(actions[at])
 
     def advantage(
-        self,
-        agent: Agent,
-        sac: Any,
-        key: jax.Array,
-        seen: jax.Array,
-        actions: jax.Array,
-        world: Rolled,
+        self, agent: Agent, sac: Any, key: jax.Array, seen: jax.Array, actions: Any, world: Rolled
     ) -> tuple[jax.Array, jax.Array]:
         """Drawn changes and rewards `[B, S + 1]`, and their standardised advantages `[B]`."""
         model_key, member_key, act_key = jax.random.split(key, 3)

@@ -15,7 +15,7 @@ from jaxrl_rollouts.ensemble import apply_assigned, spread_of_means
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fitting import Fitter
 from jaxrl_rollouts.gaussian import Gaussian
-from jaxrl_rollouts.rollouts import Model, StepResult, step_result
+from jaxrl_rollouts.rollouts import Members, Model, StepResult, Trajectory, rollout, step_result
 from jaxrl_rollouts.scaler import Scaler
 from jaxrl_rollouts.trees import PyTree, row
 
@@ -169,9 +169,8 @@ def learned_dynamics(
         batch = observations.shape[0]
         if disagreement is None:
             x = world.inputs.normalise(jnp.concatenate([observations, actions], -1))
-            raw = apply_assigned(
-                fitter.ensemble.apply_each, world.elites, x, member, -(-batch // elites)
-            )
+            each = fitter.ensemble.apply_each, world.elites, x, member
+            raw = apply_assigned(*each, -(-batch // elites))
             prediction, uncertainty = _in_data_units(world, *raw), jnp.zeros((batch,))
         else:
             every = predict(fitter, world, observations, actions, penalty_members)
@@ -180,20 +179,16 @@ def learned_dynamics(
             rows = jnp.arange(batch)
             prediction = Gaussian(every.mean[member, rows], every.std[member, rows])
         drawn = prediction.mean if noise == "none" else prediction.sample(key)
-        rewards, following, done = split(world, drawn, observations, actions)
-        out = step_result(batch, reward=rewards, terminated=done, uncertainty=uncertainty)
-        return following, out
+        r, following, done = split(world, drawn, observations, actions)
+        return following, step_result(batch, reward=r, terminated=done, uncertainty=uncertainty)
 
     def sample_elites(
         world: WorldModelParams, key: jax.Array, observations: jax.Array, actions: jax.Array
     ) -> EliteSamples:
         every = predict(fitter, world, observations, actions)
-        if noise == "none":
-            sample = every.mean
-        elif noise == "common":
+        sample = every.mean if noise == "none" else every.sample(key)
+        if noise == "common":
             sample = jax.vmap(lambda one: one.sample(key))(every)
-        else:
-            sample = every.sample(key)
         of_member = jax.vmap(split, in_axes=(None, 0, None, None))
         return EliteSamples(*of_member(world, sample, observations, actions))
 
@@ -220,8 +215,7 @@ def uncertainties(
     In the units of the targets, or (not `normalised`) in those of the data; of the elites, or of
     all members. `chunk` rows at a time, so that memory does not grow with the dataset.
     """
-    rows = observations.shape[0]
-    chunk = min(chunk, rows)
+    rows, chunk = len(observations), min(chunk, len(observations))
     count = -(-rows // chunk)
     index = jnp.minimum(jnp.arange(count * chunk), rows - 1).reshape(count, chunk)
 
@@ -266,6 +260,12 @@ class Rolled(NamedTuple):
     def sample_elites(self, key: jax.Array, seen: jax.Array, actions: jax.Array) -> EliteSamples:
         """One sampled step of every elite, from observations `seen` `[B, S]`."""
         return self.dynamics.sample_elites(self.world, key, seen, actions)
+
+    def rollout(self, starts: PyTree, key: jax.Array, per: Any = "step", **more: Any) -> Trajectory:
+        """`rollout` from `starts` `[B, ...]`; members are as likely, a new one `per` step."""
+        members = Members(jnp.arange(self.dynamics.members, dtype=jnp.int32), per=per)
+        given = self.dynamics.model, self.world, starts, key
+        return rollout(*given, members=members, **more)
 
 
 def models_of(
