@@ -11,6 +11,7 @@ rolled by `rec(1)` alone. Networks are fitted in `offline.worlds.strategies` and
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -127,6 +128,29 @@ def forecast(
 def idle(strategy: Strategy, state: jax.Array) -> jax.Array:
     """Actions `[H, B, 0, *X]` of what has none."""
     return jnp.zeros((strategy.horizon, len(state), 0, *state.shape[2:]))
+
+
+def widest(
+    strategy: Strategy,
+    weights: float,
+    sizes: tuple[int, int],
+    count: Callable[[int, int, int], int],
+) -> int:
+    """Width at which all networks of a strategy together have at most so many weights.
+
+    Args:
+        strategy, weights: what is sized, and to what.
+        sizes: numbers in a state, or channels of a field, and in an action.
+        count: `(width, numbers read, numbers predicted) -> weights` of one network.
+    """
+    state, action, path = (jnp.zeros((strategy.horizon, 1, n)) for n in (*sizes, sizes[0]))
+    seen = [reads(strategy, i, state[0], action, path)[:2] for i in range(strategy.heads)]
+    read, made = [a.shape[1] + b.shape[1] for a, b in seen], strategy.block * sizes[0]
+
+    def total(width: int) -> int:
+        return sum(count(width, n, made) for n in read)
+
+    return bisect_right(range(1, 4096), weights, key=total)
 
 
 def fit_heads(

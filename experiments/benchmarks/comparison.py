@@ -111,12 +111,7 @@ SAME: Mapping[str, Mapping[str, str]] = {
         "target_smoothing_clip": "noise_clip",
         "update_actor_interval": "policy_freq",
     },
-    "iql": {
-        **_BOTH,
-        "expectile": "expectile",
-        "weight_temp": "beta",
-        "max_weight": "exp_adv_max",
-    },
+    "iql": {**_BOTH, "expectile": "expectile", "weight_temp": "beta", "max_weight": "exp_adv_max"},
     "sac": _SOFT,
     "cql": {
         **_SOFT,

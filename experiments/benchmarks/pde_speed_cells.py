@@ -27,15 +27,7 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
 
 from . import timing
-from .peer import (
-    PEERS,
-    Outputs,
-    Theirs,
-    Timers,
-    check_interpreter,
-    shaken,
-    time_beside,
-)
+from .peer import PEERS, Outputs, Theirs, Timers, check_interpreter, shaken, time_beside
 
 SPREAD = "ours, batch over cores"
 CHANNELS, SCALE = 1, 0.2  # the residual scale: speed does not depend on it

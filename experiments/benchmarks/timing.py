@@ -193,13 +193,7 @@ def note_load(report: Report, when: str) -> None:
 
 
 def claim_times(
-    report: Report,
-    name: str,
-    rates: Rates,
-    ours: Any,
-    *,
-    times: float,
-    means: str,
+    report: Report, name: str, rates: Rates, ours: Any, *, times: float, means: str
 ) -> float:
     """Claim that ours does at least `times` the work per second of the fastest of the others.
 

@@ -42,8 +42,7 @@ class Config:
     """Ensemble, agent and evaluations; the same for every penalty.
 
     Attributes:
-        seeds: runs side by side, each with its own networks and random numbers.
-        seed: random seed.
+        seeds, seed: runs side by side, and the random seed.
         penalties: times the ensemble's spread, taken from what is learned from; 0 is Bayesian,
             the last one the conservative that claims are about.
         ensemble: the reward models.

@@ -136,11 +136,7 @@ def bandit_task(members: int) -> Task:
 
 @functools.partial(jax.jit, static_argnames=("agent", "episodes", "arms"))
 def play(
-    agent: Agent,
-    params: Parts,
-    keys: jax.Array,
-    episodes: int,
-    arms: tuple[float, ...] = TEST_ARMS,
+    agent: Agent, params: Parts, keys: jax.Array, episodes: int, arms: tuple[float, ...] = TEST_ARMS
 ) -> BanditPlay:
     """Play true bandits greedily, for every seed.
 

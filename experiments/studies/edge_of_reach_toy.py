@@ -27,15 +27,7 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LISTINGS
-from .edge_of_reach_toy_cells import (
-    BASE,
-    HARD,
-    PATCHED,
-    SQUARE,
-    Config,
-    optimum,
-    train_all,
-)
+from .edge_of_reach_toy_cells import BASE, HARD, PATCHED, SQUARE, Config, optimum, train_all
 from .plane import Reach
 
 SOURCE = LISTINGS["edge_of_reach_toy"].source
@@ -166,12 +158,7 @@ EXPERIMENT = LISTINGS["edge_of_reach_toy"].experiment(
             rollouts=Rollouts(batch_size=100, every=5),
             batch_size=32,
         ),
-        "cpu": Config(
-            seeds=6,
-            epochs=80,
-            evaluations=16,
-            ravl=((10, 1.0),),
-        ),
+        "cpu": Config(seeds=6, epochs=80, evaluations=16, ravl=((10, 1.0),)),
         "paper": Config(seeds=10, epochs=200),
     },
     run=run,

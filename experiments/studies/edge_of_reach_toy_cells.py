@@ -45,8 +45,7 @@ class Config:
     """Data, nets and cadence; the same for every method.
 
     Attributes:
-        seeds: runs side by side, each with its own networks and random numbers.
-        seed: random seed.
+        seeds, seed: runs side by side, and the random seed.
         rows: single steps of random actions; the goal is at (7, 7).
         agent: the actor-critic.
         epochs: rounds of model rollouts followed by updates.

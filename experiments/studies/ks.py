@@ -15,11 +15,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.comparison import holdout
 from jaxrl_rollouts.pde.emulator import NetworkConfig, Objective
 from jaxrl_rollouts.pde.ensemble import agreement, valid_time
-from jaxrl_rollouts.pde.evaluation import (
-    Holdout,
-    evaluate,
-    high_correlation_times,
-)
+from jaxrl_rollouts.pde.evaluation import Holdout, evaluate, high_correlation_times
 from jaxrl_rollouts.pde.fieldset import FieldSet, take_trajectories
 from jaxrl_rollouts.pde.fitting import fit, untrained
 from jaxrl_rollouts.pde.generate import Simulation
@@ -37,8 +33,7 @@ class Study:
     """Data, network, training and measures; the same for every objective.
 
     Attributes:
-        seeds: runs side by side, each with its own networks and random numbers.
-        seed: random seed.
+        seeds, seed: runs side by side, and the random seed.
         train, test: what is solved.
         stride: frames per step of an emulator.
         conditions: further inputs of an emulator: dt, dx, the equation's parameter.
@@ -164,9 +159,7 @@ SMOKE = Study(
 
 # Two cores.
 CPU = Study(
-    train=small_domain(1024, 36, 0),
-    test=small_domain(256, 251, 1),
-    training=Training(steps=10_000),
+    train=small_domain(1024, 36, 0), test=small_domain(256, 251, 1), training=Training(steps=10_000)
 )
 
 # For one GPU: the paper's data at 64 points, a wider network. A third of its updates were run. Both

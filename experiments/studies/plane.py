@@ -22,12 +22,7 @@ from jaxrl_rollouts.offline.agents.critics import critic_view
 from jaxrl_rollouts.offline.agents.sac import SacState
 from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.environments.base import true_model
-from jaxrl_rollouts.offline.environments.plane import (
-    GOAL,
-    MAX_EPISODE_STEPS,
-    PLANE,
-    WIDTH,
-)
+from jaxrl_rollouts.offline.environments.plane import GOAL, MAX_EPISODE_STEPS, PLANE, WIDTH
 from jaxrl_rollouts.offline.method import Agent, Learner
 from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.model_based import (

@@ -18,7 +18,6 @@ from __future__ import annotations
 import csv
 import functools
 import sys
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -48,7 +47,7 @@ from jaxrl_rollouts.pde.files.problems import digest
 from jaxrl_rollouts.pde.operators import Fno
 from jaxrl_rollouts.pde.training import Training
 from jaxrl_rollouts.record.provenance import code_commit
-from jaxrl_rollouts.strategies import Strategy, forecast, reads
+from jaxrl_rollouts.strategies import Strategy, forecast, widest
 
 from ..collect import EVIDENCE
 
@@ -79,24 +78,6 @@ def parted(transitions: Transitions, seed: int) -> tuple[Transitions, Transition
     return take_rows(transitions, ~held), take_rows(transitions, held)
 
 
-def width_of(strategy: Strategy, weights: float, sizes: tuple[int, int], count: Callable) -> int:
-    """So that all networks of a strategy have at most so many weights.
-
-    Args:
-        strategy, weights: what is sized, and to what.
-        sizes: numbers in a state, or channels, and in an action.
-        count: `(width, numbers read, numbers predicted) -> weights` of a network.
-    """
-    state, action, path = (jnp.zeros((HORIZON, 1, n)) for n in (*sizes, sizes[0]))
-    seen = [reads(strategy, i, state[0], action, path)[:2] for i in range(strategy.heads)]
-    columns, made = [a.shape[1] + b.shape[1] for a, b in seen], strategy.block * sizes[0]
-
-    def total(width: int) -> int:
-        return sum(count(width, n, made) for n in columns)
-
-    return bisect_right(range(1, 1024), weights, key=total)
-
-
 def of_mlp(width: int, seen: int, made: int) -> int:
     """Weights of three layers."""
     return width * (seen + 2 * width + made)
@@ -105,15 +86,9 @@ def of_mlp(width: int, seen: int, made: int) -> int:
 def predicted(
     arm: tuple[Any, int], mended: bool, fitted: Callable, states: Any, actions: Any, test: tuple
 ) -> Any:
-    """Fit a strategy and predict the path `[H, B, ...]` from `test`, a state and actions. With a
-    rectifier each has half of the weights, of the windows and of the gradient steps.
-
-    Args:
-        arm: kind and block.
-        mended: whether a rectifier follows, fitted to the other half of the windows.
-        fitted: `(strategy, windows, parts, base) -> heads`.
-        states, actions: of all windows, `[H + 1, B, ...]` and `[H, B, ...]`.
-    """
+    """Fit a strategy, `fitted(strategy, windows, parts, base)`, and predict `[H, B, ...]` from
+    `test`, a state and actions. A rectifier is fitted to the other half of the windows; then both
+    have half of the weights and of the gradient steps."""
     strategy, parts = Strategy(*arm, HORIZON), 1 + mended
     half = states.shape[1] // parts
     heads = fitted(strategy, slice(half), parts, None)
@@ -144,7 +119,7 @@ def of_models(parts: tuple[Transitions, Transitions], seed: int) -> Iterator[tup
 
     def fitted(strategy: Strategy, rows: slice, parts: int, base: Any) -> tuple:
         # rec(s) has H / s rows in a window and the others H / s networks: steps are equal.
-        epochs, width = EPOCHS * strategy.block, width_of(strategy, most / parts, sizes, of_mlp)
+        epochs, width = EPOCHS * strategy.block, widest(strategy, most / parts, sizes, of_mlp)
         net = replace(NET, hidden_dims=(width,) * 3, max_epochs=epochs, patience=epochs)
         some = jax.tree.map(lambda x: x[:, rows], own)
         return of_worlds.fit_strategy(strategy, net, some, key, base)
@@ -172,13 +147,11 @@ def of_emulators(name: str, fields: FieldSet, seed: int) -> Iterator[tuple]:
     most = count(network.width, channels, channels)
 
     def fitted(strategy: Strategy, rows: slice, parts: int, base: Any) -> tuple:
-        width = width_of(strategy, most / parts, (channels, 0), count)
+        width = widest(strategy, most / parts, (channels, 0), count)
         steps = training.steps // (parts * strategy.heads)
         short = replace(training, steps=steps, warmup=steps // 10, per_iteration=steps)
-        net, some = replace(network, width=width), take_trajectories(own, rows)
-        return of_fields.fit_strategy(
-            strategy, some, network=net, training=short, key=seed, base=base
-        )
+        more: Any = {"network": replace(network, width=width), "training": short, "key": seed}
+        return of_fields.fit_strategy(strategy, take_trajectories(own, rows), base=base, **more)
 
     idle = jnp.zeros((HORIZON, states.shape[1], 0, *states.shape[3:]))
     return errors(fitted, states, idle, (truth[0], None), truth[1:])
@@ -216,12 +189,7 @@ def ranks(parts: tuple[Transitions, Transitions], seed: int, only: str = "") -> 
 
 
 def main(name: str, *words: str) -> None:
-    """Append the rows of a dataset to the study's table.
-
-    Args:
-        name: of the dataset.
-        words: seeds; a name of an uncertainty, `adm2, m=5`, computes its rank correlation alone.
-    """
+    """Append rows to the study's table; the name of an uncertainty, `adm2, m=5`, has its alone."""
     commit, table = code_commit(), Path(EVIDENCE / "open_loop.csv")
     seeds = [int(word) for word in words if word.isdigit()]
     only = next((word for word in words if not word.isdigit()), "")

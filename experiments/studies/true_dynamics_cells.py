@@ -123,8 +123,7 @@ class Config:
     """Model qualities, data, cadence, strength of the penalties.
 
     Attributes:
-        seeds: runs side by side, each with its own networks and random numbers.
-        seed: random seed.
+        seeds, seed: runs side by side, and the random seed.
         truths: weights of the true step at which every method is trained; must hold 0 and 1.
         ravl_truths: those at which RAVL is (it costs five times as much).
         rows: transitions of a random policy.

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrl_rollouts.strategies import Strategy, forecast
+from jaxrl_rollouts.strategies import Strategy, forecast, reads, widest
 
 KINDS = ["rec", "dir", "dirrec", "rectifier"]
 S, A, H, B, X = 2, 1, 4, 5, 3
@@ -77,3 +77,21 @@ def test_a_rectifier_of_nothing_leaves_the_base() -> None:
     nothing: Any = (lambda s, rest: jnp.zeros((len(s), 2 * S)),) * 2
     found = forecast(Strategy("rectifier", 2, H), nothing, base[0], base=base)
     np.testing.assert_array_equal(found, base)
+
+
+def three_layers(width: int, seen: int, made: int) -> int:
+    return width * (seen + 2 * width + made)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_networks_have_as_many_weights_as_there_are_to_share(kind: Any) -> None:
+    states, actions, strategy = 3, 2, Strategy(kind, 5, 20)
+    given = jnp.zeros((1, states)), jnp.zeros((20, 1, actions)), jnp.zeros((20, 1, states))
+    read = [reads(strategy, i, *given) for i in range(strategy.heads)]
+    columns = [first.shape[1] + rest.shape[1] for first, rest, _ in read]
+
+    def total(width: int) -> int:
+        return sum(width * (n + 2 * width + 5 * states) for n in columns)
+
+    width = widest(strategy, 40_000, (states, actions), three_layers)
+    assert total(width) <= 40_000 < total(width + 1)

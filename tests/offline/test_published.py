@@ -17,12 +17,14 @@ import jaxrl_rollouts.offline
 
 OFFLINE = Path(jaxrl_rollouts.offline.__file__).parent
 CSV = Path(__file__).with_name("published.csv")
+MODEL_BASED = ("mopo", "mobile", "ravl", "combo", "morel", "rambo", "mobrac", "admpo")
 FILES = {
-    **{name: f"methods/{name}.toml" for name in ("mopo", "mobile", "ravl", "combo")},
+    **{name: f"methods/{name}.toml" for name in MODEL_BASED},
     **{name: f"agents/{name}.toml" for name in ("bc", "sac", "edac", "cql")},
     **{name: f"agents/{name}.toml" for name in ("td3_bc", "iql", "rebrac")},
+    **{name: f"agents/{name}.toml" for name in ("fql", "ifql", "td3_awr")},
 }
-BENCHMARKS = ("paper", "d4rl", "neorl")
+BENCHMARKS = ("paper", "d4rl", "neorl", "ogbench")
 
 
 class Row(NamedTuple):
@@ -103,8 +105,8 @@ def test_a_value_is_published_once_and_by_a_file_at_a_commit() -> None:
     assert {row.method for row in PUBLISHED} == set(FILES)
     assert {row.benchmark for row in PUBLISHED} == set(BENCHMARKS)
     for row in PUBLISHED:
-        assert re.fullmatch(r"[\w.-]+/[\w.-]+:[\w./-]+\.(py|md|yaml)", row.upstream_file), row
-        assert re.fullmatch(r"[0-9a-f]{12}", row.commit), row
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+(:[\w./-]+\.(py|md|yaml))?", row.upstream_file), row
+        assert re.fullmatch(r"[0-9a-f]{7}([0-9a-f]{5})?", row.commit), row
         assert bool(row.dataset) == (row.benchmark != "paper"), row
 
 
@@ -147,8 +149,8 @@ def made_by_name(method: str) -> type:
 
 def name_of(benchmark: str, dataset: str) -> str:
     """A dataset's name as its benchmark has it: `hopper-medium-v2`, `hopper-v3-low`."""
-    if benchmark == "d4rl":
-        return f"{dataset}-v2"
+    if benchmark in (versions := {"d4rl": "v2", "ogbench": "v0"}):
+        return f"{dataset}-{versions[benchmark]}"
     robot, _, level = dataset.partition("-")
     return f"{robot}-v3-{level}"
 
