@@ -39,7 +39,7 @@ class Head(NamedTuple):
         read = _frames(jnp.concatenate([state, rest], 1), state.shape[1])
         steps = self.emulator.emulator.bundle
         start = read if self.emulator.history > 1 else read[:, 0]
-        return columns(self.emulator.roll(start, steps) - np.asarray(read[:, -1]))
+        return columns(jnp.asarray(self.emulator.roll(start, steps)) - read[:, -1])
 
 
 def windows(fields: FieldSet, horizon: int, every: int = 1) -> FieldSet:

@@ -84,7 +84,7 @@ def of_mlp(width: int, seen: int, made: int) -> int:
 
 
 def predicted(
-    arm: tuple[Any, int], mended: bool, fitted: Callable, states: Any, actions: Any, test: tuple
+    arm: tuple[Any, int], mended: bool, fitted: Callable, states: Any, actions: Any, test: Any
 ) -> Any:
     """Fit a strategy, `fitted(strategy, windows, parts, base)`, and predict `[H, B, ...]` from
     `test`, a state and actions. A rectifier is fitted to the other half of the windows; then both
@@ -140,7 +140,7 @@ def of_emulators(name: str, fields: FieldSet, seed: int) -> Iterator[tuple]:
 
     @functools.cache
     def count(width: int, seen: int, made: int) -> int:
-        frames = {"history": seen // channels, "bundle": made // channels}
+        frames: Any = {"history": seen // channels, "bundle": made // channels}
         net = replace(network, width=width).make(FieldShape(channels, fields.shape[3:], **frames))
         return parameter_count(jax.eval_shape(net.init, jax.random.key(0)))
 
