@@ -151,9 +151,8 @@ def _at_equal_seconds(suite: Suite, cells: Cells) -> list[str]:
         own = [table[d, m][key] for d in whole for m in compared if key in table[d, m]]
         lines.append(f"| {' | '.join([*row, f'{np.mean(own):.1f}' if own else ''])} |")
     note = (
-        f"Error: {suite.metrics[metric]}, lowest to highest seed, after the steps that take as "
-        f"many seconds as those of {suite.title(suite.reference)}. Ranks are over metrics and "
-        f"{len(whole)} of {len(names)} problems."
+        f"Error: {suite.metrics[metric]}, after as many seconds as {suite.title(suite.reference)}'s"
+        f" steps take. Ranks are over metrics and {len(whole)} of {len(names)} problems."
     )
     return [*lines, "", f"{note} {suite.seconds.note}".strip()]
 
