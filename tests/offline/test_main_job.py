@@ -142,7 +142,7 @@ def test_a_file_takes_the_place_of_the_embedded_data_and_cloning_has_no_values(
     report = load_report(folder)
     behaviour, row = report.tables["result"]
     assert behaviour["return"] == pytest.approx(float(np.sum(rows.rewards)) / 10, rel=1e-4)
-    assert "bc, preset smoke: 40 gradient steps per seed, 30 asked for." in report.notes
+    assert "bc, preset smoke: 40 gradient steps per seed, 30 requested." in report.notes
     assert row["method"] == "bc" and "true value" in row and "estimated value" not in row
     assert set(report.numbers) == {"return", "true value"}
     assert set(report.pictures) == {"learning-mine"}

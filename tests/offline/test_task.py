@@ -178,7 +178,7 @@ def test_where_no_rule_is_known_the_learned_one_is_taken_and_said() -> None:
     )
     said = " ".join(warnings_of(dataset, env, config, imagines=True))
     assert "rescaled to [-1, 1] from the declared [-0.4, 0.4]" in said
-    assert "learned from the dataset's own ends (no rule is known)" in said
+    assert "learned from the dataset (no rule is known)" in said
     assert "Not evaluated" in said
     assert "learned" not in " ".join(warnings_of(dataset, env, config, imagines=False))
     assert warnings_of(replace(dataset, action_low=None), PENDULUM, config, imagines=True) == []
@@ -209,7 +209,7 @@ def test_ends_without_a_successor_are_learned_as_values_and_told() -> None:
     assert alone.transitions.terminations.sum() == ended > 0
     assert not alone.with_successors.terminations.any()
     env = environment_of(alone, "none")
-    says = f"robot: what followed the {ended} rows in which an episode ended is not in the data"
+    says = f"robot: the successors of the {ended} terminal rows are not in the data"
     assert warnings_of(alone, env, MODEL, imagines=False)[0].startswith(says)
     assert says not in " ".join(warnings_of(whole, env, MODEL, imagines=False))
     kinds = {one.kind for one in inspect(alone).suspicions}

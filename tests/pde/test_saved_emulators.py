@@ -94,7 +94,9 @@ def test_conditions_outside_the_training_are_warned_about(seeing: TrainedEmulato
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         seeing.roll(start(2), 1, conditions={"viscosity": [0.5, 0.6]})
-    named = r"conditions.viscosity: found 0.55 to 1, expected 0.5 to 0.6, which networks see"
+    named = (
+        r"conditions.viscosity: found 0.55 to 1, expected 0.5 to 0.6, which networks get as 0 to 10"
+    )
     with pytest.warns(UserWarning, match=named):
         seeing.roll(start(2), 1, conditions={"viscosity": [0.55, 1.0]})
     with pytest.warns(UserWarning, match="viscosity: found 0.2, expected 0.5 to 0.6"):

@@ -229,7 +229,9 @@ def test_download(server, capfd):
     old.touch()
     new.touch()
     os.utime(old, (0, 0))
-    with pytest.warns(UserWarning, match="http, where anybody .* as https failed"):
+    with pytest.warns(
+        UserWarning, match="http, which does not protect it from changes, as https failed"
+    ):
         dataset = load("hopper-medium-v2")
     assert not old.exists() and new.exists()  # left by a killed download, written to by another
     new.unlink()
