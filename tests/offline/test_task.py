@@ -213,7 +213,7 @@ def test_ends_without_a_successor_are_learned_as_values_and_told() -> None:
     assert warnings_of(alone, env, MODEL, imagines=False)[0].startswith(says)
     assert says not in " ".join(warnings_of(whole, env, MODEL, imagines=False))
     kinds = {one.kind for one in inspect(alone).suspicions}
-    assert any(kind.startswith("ends without a successor") for kind in kinds)
+    assert any(kind.startswith("terminals without a successor") for kind in kinds)
     config = EnsembleConfig(
         members=2, elites=2, hidden_dims=(8,), weight_decay=(0.0,), max_epochs=1
     )
