@@ -38,9 +38,9 @@ class Suspicion:
         kind: `non-finite`, `extreme`, `missing value?`, `constant column`, `all zero`, `action out
             of bounds`, `at the bounds`, `every row ends an episode`, `same as the row before`, `not
             the row that follows`, `episode cut before the time limit`, `rows dropped`, `only one
-            row`, `terminals without a successor` and what that means, `jump into the row after`, `zero
-            in all columns after something`, `stands still`, `a change of two steps into the row
-            after`, `a step back into the row after`.
+            row`, `terminals without a successor` and what that means, `jump into the row after`,
+            `zero in all columns after something`, `stands still`, `a change of two steps into the
+            row after`, `a step back into the row after`.
         array: name of the array, with the column where it is about one.
         count: number of rows or episodes.
         rows: the first few row numbers.
