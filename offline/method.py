@@ -279,8 +279,7 @@ class Prepared(NamedTuple):
     Attributes:
         learner: its functions.
         data: the training data.
-        iterations: number of iterations of the loop, each of `learner.per_iteration` gradient
-            steps.
+        iterations: of the loop, each of `learner.per_iteration` gradient steps.
         acts: settings of the agent that acts, as a policy's file has them.
         env: the environment as the agent sees it.
         source: the training data: a `Task`, or world models.

@@ -47,7 +47,7 @@ from jaxrl_rollouts.pde.files.problems import digest
 from jaxrl_rollouts.pde.operators import Fno
 from jaxrl_rollouts.pde.training import Training
 from jaxrl_rollouts.record.provenance import code_commit
-from jaxrl_rollouts.strategies import Strategy, forecast, widest
+from jaxrl_rollouts.strategies import Strategy, forecast, idle, widest
 
 from ..collect import EVIDENCE
 
@@ -97,7 +97,7 @@ def predicted(
         return path
     other, mend = slice(half, None), Strategy("rectifier", 5, HORIZON)
     base = forecast(strategy, heads, states[0, other], actions[:, other])
-    return forecast(mend, fitted(mend, other, parts, base), *test, path)
+    return forecast(mend, fitted(mend, other, parts, base), *test, base=path)
 
 
 def errors(fitted: Callable, states: Any, actions: Any, test: tuple, truth: Any) -> Iterator[tuple]:
@@ -153,8 +153,8 @@ def of_emulators(name: str, fields: FieldSet, seed: int) -> Iterator[tuple]:
         more: Any = {"network": replace(network, width=width), "training": short, "key": seed}
         return of_fields.fit_strategy(strategy, take_trajectories(own, rows), base=base, **more)
 
-    idle = jnp.zeros((HORIZON, states.shape[1], 0, *states.shape[3:]))
-    return errors(fitted, states, idle, (truth[0], None), truth[1:])
+    nothing = idle(Strategy(horizon=HORIZON), states[0])
+    return errors(fitted, states, nothing, (truth[0], None), truth[1:])
 
 
 def ranks(parts: tuple[Transitions, Transitions], seed: int, only: str = "") -> Iterator[tuple]:

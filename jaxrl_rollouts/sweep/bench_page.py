@@ -126,6 +126,14 @@ def whole(suite: Suite, datasets: Sequence[str], method: str, cells: Cells) -> n
     return np.stack([column[:seeds] for column in columns], 1)
 
 
+def complete(
+    suite: Suite, datasets: Sequence[str], methods: Iterable[str], cells: Cells
+) -> dict[str, np.ndarray]:
+    """Scores `[seeds, datasets]` of the methods that have finite ones on every dataset."""
+    found = {m: whole(suite, datasets, m, cells) for m in methods}
+    return {m: x for m, x in found.items() if x is not None and np.isfinite(x).all()}
+
+
 def improvement(ours: np.ndarray, theirs: np.ndarray) -> float:
     """P(X > Y), mean over datasets: the share of pairs of seeds in which ours earns more, ties as
     one half (Agarwal et al. 2021, section 4.3). Both `[seeds, datasets]`."""
@@ -137,17 +145,16 @@ def improvement(ours: np.ndarray, theirs: np.ndarray) -> float:
 def _aggregates(
     suite: Suite, datasets: Sequence[str], methods: Sequence[str], cells: Cells
 ) -> list[str]:
-    found = {m: whole(suite, datasets, m, cells) for m in methods}
-    complete = {m: x for m, x in found.items() if x is not None and np.isfinite(x).all()}
-    if not complete:
+    scores = complete(suite, datasets, methods, cells)
+    if not scores:
         return ["No method has been run on every one of them yet."]
-    base = complete.get(suite.reference)
+    base = scores.get(suite.reference)
     compared = f"P(better than {suite.title(suite.reference)})" if base is not None else ""
     lines = [
         f"| method | interquartile mean | 95 % interval |{f' {compared} |' if compared else ''}",
         f"|---|--:|--:|{'--:|' if compared else ''}",
     ]
-    for method, values in sorted(complete.items(), key=lambda pair: -iqm(pair[1])):
+    for method, values in sorted(scores.items(), key=lambda pair: -iqm(pair[1])):
         low, high = bootstrap_interval(values, "iqm")
         line = f"| {suite.title(method)} | {iqm(values):.1f} | {low:.1f} to {high:.1f} |"
         if base is not None:
@@ -191,16 +198,14 @@ def draw_profile(path: Path, suite: Suite, cells: Cells, thresholds: int = 200) 
     Returns:
         Whether there was anything to draw.
     """
-    names = next(iter(together(suite).values()))
-    found = {m: whole(suite, names, m, cells) for m in suite.methods}
-    complete = {m: x for m, x in found.items() if x is not None and np.isfinite(x).all()}
-    if not complete:
+    scores = complete(suite, next(iter(together(suite).values())), suite.methods, cells)
+    if not scores:
         return False
-    highest = max(float(x.max()) for x in complete.values())
-    lowest = min(0.0, *(float(x.min()) for x in complete.values()))
+    highest = max(float(x.max()) for x in scores.values())
+    lowest = min(0.0, *(float(x.min()) for x in scores.values()))
     levels = np.linspace(lowest, highest, thresholds)
     drawn, (ax,) = figure(1, 1, titles=("Share of runs above a score",))
-    for method, values in complete.items():
+    for method, values in scores.items():
         share = (values.reshape(-1)[None] > levels[:, None]).mean(1)
         ax.step(levels, share, where="post", label=suite.title(method))
     ax.set_xlabel("normalised score")

@@ -123,9 +123,15 @@ def init(nets: FqlNets, key: jax.Array, scaler: Scaler | None = None) -> FqlStat
     parts = nets.actor, nets.flow.actor, nets.critics
     actor, flow, critic = (net.init(k) for net, k in zip(parts, keys, strict=True))
     scaler = scaler or identity_scaler(nets.flow.observation_size)
-    moments: tuple = nets.learn_actor.init(actor), nets.flow.learn.init(flow)
-    moments += (nets.learn_critic.init(critic),)
-    return FqlState(Scaled(actor, scaler), flow, Scaled(critic, scaler), critic, *moments)
+    return FqlState(
+        Scaled(actor, scaler),
+        flow,
+        Scaled(critic, scaler),
+        critic,
+        nets.learn_actor.init(actor),
+        nets.flow.learn.init(flow),
+        nets.learn_critic.init(critic),
+    )
 
 
 def one_step(nets: FqlNets, actor: Scaled, observations: jax.Array, noise: jax.Array) -> jax.Array:
@@ -179,8 +185,16 @@ def update(
     critic, opt_critic, learned = critic_step(nets, state, batch, target)
     cloning = bc.BcState(Scaled(state.flow, scaler), state.opt_flow)
     cloned, more = bc.flow_update(nets.flow, cloning, flow_key, batch)
-    begin = nets.learn_actor, actor_loss, state.actor.net, state.opt_actor
-    moved, opt_actor, loss, parts = gradient_step(*begin, nets, state, actor_key, batch)
+    moved, opt_actor, loss, parts = gradient_step(
+        nets.learn_actor,
+        actor_loss,
+        state.actor.net,
+        state.opt_actor,
+        nets,
+        state,
+        actor_key,
+        batch,
+    )
     metrics = {**learned, "flow_loss": more["actor_loss"], "actor_loss": loss, **parts}
     state = FqlState(
         Scaled(moved, scaler),

@@ -116,8 +116,15 @@ def update(
     state, metrics = moved
     if not actor:
         return state, metrics
-    begin = nets.learn_value, value_loss, state.value, state.opt_value
-    value, opt_value, loss, _ = gradient_step(*begin, nets, seen, lowest(state.critic))
+    value, opt_value, loss, _ = gradient_step(
+        nets.learn_value,
+        value_loss,
+        state.value,
+        state.opt_value,
+        nets,
+        seen,
+        lowest(state.critic),
+    )
     return state._replace(value=value, opt_value=opt_value), metrics | {"value_loss": loss}
 
 

@@ -159,11 +159,20 @@ class Leq(ModelBased):
         actor_key, critic_key = jax.random.split(given.key)
         still = jnp.zeros((self.horizon + 1, *given.imagined.actions.shape))
         path, pull = self.ascent(agent, td3, actor_key, starts, world, still)
-        begin = nets.learn_actor, actor_loss, td3.actor.net, td3.opt_actor
-        actor, opt_actor, _, _ = gradient_step(*begin, agent, scaler, path, pull)
+        actor, opt_actor, _, _ = gradient_step(
+            nets.learn_actor, actor_loss, td3.actor.net, td3.opt_actor, agent, scaler, path, pull
+        )
         path = self.path(agent, td3, critic_key, starts, world, still)
-        begin = nets.learn_critic, self.critic_loss, td3.critic.net, td3.opt_critic
-        critic, opt_critic, fit, metrics = gradient_step(*begin, agent, td3, given.real, path)
+        critic, opt_critic, fit, metrics = gradient_step(
+            nets.learn_critic,
+            self.critic_loss,
+            td3.critic.net,
+            td3.opt_critic,
+            agent,
+            td3,
+            given.real,
+            path,
+        )
         td3 = td3._replace(
             actor=Scaled(actor, scaler),
             critic=Scaled(critic, scaler),
@@ -175,7 +184,13 @@ class Leq(ModelBased):
         return state._replace(agent=td3), {"critic_loss": fit, **metrics}
 
     def path(
-        self, agent: Agent, td3: Any, key: jax.Array, starts: jax.Array, world: Rolled, shifts: Any
+        self,
+        agent: Agent,
+        td3: Any,
+        key: jax.Array,
+        starts: jax.Array,
+        world: Rolled,
+        shifts: jax.Array,
     ) -> Path:
         """The mean policy in the model from `starts [B, S]`, its actions moved by `shifts`
         `[H + 1, B, A]`."""
@@ -206,7 +221,13 @@ class Leq(ModelBased):
         )
 
     def ascent(
-        self, agent: Agent, td3: Any, key: jax.Array, starts: jax.Array, world: Rolled, still: Any
+        self,
+        agent: Agent,
+        td3: Any,
+        key: jax.Array,
+        starts: jax.Array,
+        world: Rolled,
+        still: jax.Array,
     ) -> tuple[Path, jax.Array]:
         """A path, and `w_t dY_t / da_t` of it, `[H + 1, B, A]`; zero after an end.
 

@@ -78,9 +78,17 @@ class Rambo(ModelBased):
 
         def step(adversary: Adversary, key: jax.Array) -> tuple[Adversary, None]:
             now = world._replace(world=adversary.world)
-            begin = self.model_loss, adversary.world.elites, adversary.moments
-            given = agent, state.agent, key, real, now
-            elites, moments, _, _ = gradient_step(self.optimiser(), *begin, *given)
+            elites, moments, _, _ = gradient_step(
+                self.optimiser(),
+                self.model_loss,
+                adversary.world.elites,
+                adversary.moments,
+                agent,
+                state.agent,
+                key,
+                real,
+                now,
+            )
             return Adversary(adversary.world._replace(elites=elites), moments), None
 
         keys = jax.random.split(key, self.adversary_steps)
@@ -90,7 +98,13 @@ class Rambo(ModelBased):
         return state._replace(extra=extra)
 
     def model_loss(
-        self, elites: Any, agent: Agent, sac: Any, key: jax.Array, rows: Transitions, world: Rolled
+        self,
+        elites: PyTree,
+        agent: Agent,
+        sac: Any,
+        key: jax.Array,
+        rows: Transitions,
+        world: Rolled,
     ) -> tuple[jax.Array, None]:
         """`lambda mean (A log p_mix(s', r | s, a)) - mean_D log p`; equations 6 to 8.
 
@@ -129,7 +143,13 @@ class Rambo(ModelBased):
         return jax.lax.stop_gradient(observations[at]), jax.lax.stop_gradient(actions[at])
 
     def advantage(
-        self, agent: Agent, sac: Any, key: jax.Array, seen: jax.Array, actions: Any, world: Rolled
+        self,
+        agent: Agent,
+        sac: Any,
+        key: jax.Array,
+        seen: jax.Array,
+        actions: jax.Array,
+        world: Rolled,
     ) -> tuple[jax.Array, jax.Array]:
         """Drawn changes and rewards `[B, S + 1]`, and their standardised advantages `[B]`."""
         model_key, member_key, act_key = jax.random.split(key, 3)

@@ -169,8 +169,9 @@ def learned_dynamics(
         batch = observations.shape[0]
         if disagreement is None:
             x = world.inputs.normalise(jnp.concatenate([observations, actions], -1))
-            each = fitter.ensemble.apply_each, world.elites, x, member
-            raw = apply_assigned(*each, -(-batch // elites))
+            raw = apply_assigned(
+                fitter.ensemble.apply_each, world.elites, x, member, -(-batch // elites)
+            )
             prediction, uncertainty = _in_data_units(world, *raw), jnp.zeros((batch,))
         else:
             every = predict(fitter, world, observations, actions, penalty_members)
@@ -186,9 +187,12 @@ def learned_dynamics(
         world: WorldModelParams, key: jax.Array, observations: jax.Array, actions: jax.Array
     ) -> EliteSamples:
         every = predict(fitter, world, observations, actions)
-        sample = every.mean if noise == "none" else every.sample(key)
-        if noise == "common":
+        if noise == "none":
+            sample = every.mean
+        elif noise == "common":
             sample = jax.vmap(lambda one: one.sample(key))(every)
+        else:
+            sample = every.sample(key)
         of_member = jax.vmap(split, in_axes=(None, 0, None, None))
         return EliteSamples(*of_member(world, sample, observations, actions))
 
@@ -215,7 +219,8 @@ def uncertainties(
     In the units of the targets, or (not `normalised`) in those of the data; of the elites, or of
     all members. `chunk` rows at a time, so that memory does not grow with the dataset.
     """
-    rows, chunk = len(observations), min(chunk, len(observations))
+    rows = len(observations)
+    chunk = min(chunk, rows)
     count = -(-rows // chunk)
     index = jnp.minimum(jnp.arange(count * chunk), rows - 1).reshape(count, chunk)
 
