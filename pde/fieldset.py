@@ -34,6 +34,8 @@ class FieldSet(NamedTuple):
             not say.
         equation: its name in `equations`, where it is known.
         constant: numbers of the channels that the file itself holds once for all frames.
+        parts: trajectories of each of several files, in order; () of one file.
+        every: frames of the file per frame.
     """
 
     path: Path
@@ -47,6 +49,8 @@ class FieldSet(NamedTuple):
     boundaries: tuple[str, ...] = ()
     equation: str = ""
     constant: tuple[int, ...] = ()
+    parts: tuple[int, ...] = ()
+    every: int = 1
 
     __repr__ = brief
 
@@ -148,7 +152,15 @@ def take_trajectories(fields: FieldSet, rows: slice | np.ndarray) -> FieldSet:
         dt=fields.dt[kept],
         extent=fields.extent[kept],
         parameters={name: values[kept] for name, values in fields.parameters.items()},
+        parts=_parts(fields.parts, kept),
     )
+
+
+def _parts(parts: tuple[int, ...], kept: np.ndarray) -> tuple[int, ...]:
+    """How many of the trajectories `kept` each file has; () where they are in another order."""
+    of_file = np.repeat(np.arange(len(parts)), parts)[kept] if parts else np.zeros(0, int)
+    counts = np.unique(of_file, return_counts=True)[1]
+    return tuple(counts.tolist()) if (np.diff(of_file) >= 0).all() else ()
 
 
 def take_frames(fields: FieldSet, frames: slice) -> FieldSet:
@@ -161,8 +173,8 @@ def take_frames(fields: FieldSet, frames: slice) -> FieldSet:
     def read(rows: Any, picked: Any) -> np.ndarray:
         return fields.read(rows, kept[picked])
 
-    shape, dt = (fields.shape[0], len(kept), *fields.shape[2:]), fields.dt * (frames.step or 1)
-    return fields._replace(shape=shape, read=read, dt=dt)
+    shape, step = (fields.shape[0], len(kept), *fields.shape[2:]), frames.step or 1
+    return fields._replace(shape=shape, read=read, dt=fields.dt * step, every=fields.every * step)
 
 
 def check_trainable(fields: FieldSet) -> None:

@@ -137,7 +137,7 @@ def fit(
     key: jax.Array | int = 0,
     training: Training | None = None,
     start: PyTree | None = None,
-    validation: FieldSet | None = None,
+    validation: FieldsLike | None = None,
     evaluations: int = 20,
     stage: str = "emulator",
     context: RunContext | None = None,
@@ -173,8 +173,8 @@ def fit(
             that are known to be periodic, unless the equation is known to be forced there; its
             `shift_axes` decide otherwise, also for axes of which nothing is known.
         start: parameters `[seeds, ...]` to begin with instead of new ones.
-        validation: other trajectories; the error of a step on them is in the history, and the
-            weights of the lowest are kept for each seed.
+        validation: other trajectories, given as `fields` are; the error of a step on them is in the
+            history, and the weights of the lowest are kept for each seed.
         evaluations: number of these evaluations.
         stage, context: as for `train_loop`.
         stream: leave the fields on the disk and read windows while training: `auto`, where they
@@ -192,25 +192,26 @@ def fit(
     check_devices()
     config, net = objective_of(objective), network_like(network)
     data_set = fieldset_of(fields)
+    held = None if validation is None else fieldset_of(validation)
     check_changing(data_set)
     _check_counts(history=history, stride=stride, seeds=seeds)
     single = data_set
     if strides:
         _check_strides(strides, stride)
         data_set = strided(data_set, strides)
-        validation = validation and strided(validation, strides)
+        held = held and strided(held, strides)
     data_set, u = parted(data_set, stream)
     hold_fields(data_set, u, stage, context)
     own = untrained(config, net, data_set, u, conditions, history, stride)
     if strides:
         own = _striding(own, strides, _mean_dt(single, stride))
     _check_frames(data_set, u.shape[1], (own.emulator.frames - 1) * stride + 1)
-    often = evaluations if validation is not None else 1
+    often = evaluations if held else 1
     training = training_of(training, steps, stride, data_set, often)
     functions = make_training(_lean(own, training), training)
     data = _data(data_set, u, own, training)
     begin, keys = _beginning(functions.init, jax.random.split(as_key(key), seeds), start)
-    validated = Validation.of(own, validation) if validation is not None else None
+    validated = Validation.of(own, held) if held else None
     trained = train_loop(
         functions.update,
         begin,
@@ -271,6 +272,7 @@ def untrained(
     moving = changing(fields)
     units = channel_units(moving, u)
     facts = {"stride": stride, "channel_names": list(fields.channels), "data": fields.path.name}
+    facts |= {"every": fields.every}
     known = np.isfinite(fields.extent).all()
     return TrainedEmulator(
         network,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # What `inspect` reads at most, whatever the size of a trajectory.
 BYTES = 2**28
+OPTIONS = {"frame time": "--dt", "extent": "--dx"}
 
 
 def inspect(
@@ -58,9 +59,9 @@ def inspect(
     ranges = {"frame time": found.dt[:, None], "extent": found.extent}
     ranges |= {name: values[:, None] for name, values in found.parameters.items()}
     for name, numbers in ranges.items():
-        print(f"{name:<12} {spans(numbers)}")
+        print(f"{name:<12} {spans(numbers, OPTIONS.get(name, ''))}")
     kinds = found.boundaries or ("",) * len(space)
-    print(f"boundaries   {', '.join(kind or 'not in the file' for kind in kinds)}")
+    print(f"boundaries   {', '.join(kind or missing('--boundaries') for kind in kinds)}")
     if many > 1:
         for i, name in enumerate(found.channels):
             one = np.asarray(values[:, :, i], np.float64)
@@ -88,7 +89,12 @@ def inspect(
         print(f"picture: {out}")
 
 
-def spans(numbers: np.ndarray) -> str:
+def missing(option: str = "") -> str:
+    """What is not in the file, and the option of `pde train` that gives it."""
+    return "not in the file" + f" (pde train {option})" * bool(option)
+
+
+def spans(numbers: np.ndarray, option: str = "") -> str:
     """Numbers `[N, axes]` in words: from lowest to highest over trajectories, axis by axis.
 
     `3 x 2` is one domain, `3 to 4 x 2` are domains whose first axis differs.
@@ -96,7 +102,7 @@ def spans(numbers: np.ndarray) -> str:
     import numpy as np
 
     if not np.isfinite(numbers).all():
-        return "not in the file"
+        return missing(option)
     parts = []
     for column in numbers.T:
         parts.append(" to ".join(dict.fromkeys(f"{x:.4g}" for x in (column.min(), column.max()))))

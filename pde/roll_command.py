@@ -21,6 +21,8 @@ def roll(
     training_seed: int = 0,
     key: int = 0,
     axes: int | None = None,
+    every: int = 1,
+    channels: tuple[str, ...] = (),
     members: bool = False,
     miss: float = 0.1,
     calibration: str = "",
@@ -30,7 +32,8 @@ def roll(
     Args:
         run: folder of `pde train`, or any folder an emulator was saved in.
         file: trajectories to start from, in any layout `pde train` reads; several, a folder, a
-            pattern. Of one in The Well's layout, `test`.
+            pattern. Of one in The Well's layout, `test`. Other points than in training are possible
+            with fno (the same domain) and resnet, unet, convnext, transolver (the same spacing).
         steps: number of steps; left out, 1000 on one axis of space, 200 in the plane, 50 on three.
         out: output file: .h5 or .hdf5 (PDEArena's layout; The Well's for several channels or axes,
             all periodic), .npz, or .npy (APEBench's, of one axis). The start is its first frame.
@@ -41,6 +44,9 @@ def roll(
         training_seed: index of the run's seed, from 0.
         key: key of the noise of a stochastic emulator.
         axes: number of spatial axes, for a plain array with an ambiguous shape.
+        every: keep every so many frames of the file, the first included; left out, those that make
+            a step, by the file's dt or as in training.
+        channels: names of the channels to use; left out, those of the training.
         members: also roll the other training seeds (and step sizes, of `pde train --strides 1 2`),
             print how long each trajectory can be followed and write it into the file: `agreement`,
             `valid_time` (point estimate) and `promised_time`. --picture also plots them, as
@@ -66,4 +72,5 @@ def roll(
     from .rolling import roll_file  # loads jax, which help should not wait for
 
     asked = (miss, calibration) if members else None
-    roll_file(run, file, steps, out, picture, rows, training_seed, key, axes, asked)
+    kept = axes, every, channels
+    roll_file(run, file, steps, out, picture, rows, training_seed, key, *kept, asked)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,6 +42,8 @@ def roll_file(
     training_seed: int,
     key: int,
     axes: int | None = None,
+    every: int = 1,
+    channels: Sequence[str] = (),
     asked: tuple[float, str] | None = None,
 ) -> None:
     """Write rollouts and print how long they follow the file; arguments are those of `roll`.
@@ -49,17 +51,13 @@ def roll_file(
     `asked` are the share of misses and the calibration's file, where members are to be rolled.
     """
     own = load_emulator(run)
-    found = take_trajectories(starts(file, axes, own), slice(0, rows))
+    found = take_trajectories(starts(file, axes, own, every, channels), slice(0, rows))
+    own = on_points_of(own, found)
     out = out or Path("rolled.npz" if walls(own) and len(own.grid) > 1 else "rolled.h5")
     check_out(out, own)
     steps = STEPS[len(own.grid)] if steps is None else steps
     if picture is not None and picture.suffix == ".gif" and len(own.grid) == 1:
         raise ConfigError("--picture", picture.name, "a .png: fields of one axis need no animation")
-    if found.shape[2:] != (own.width, *own.grid):
-        points = " x ".join(map(str, own.grid))
-        expected = f"{own.width} on {points} points, as the emulator was trained"
-        sizes = " x ".join(map(str, found.shape[3:]))
-        raise DataError(found.path, "channels", f"{found.shape[2]} on {sizes} points", expected)
     stride = frames_per_step(own, found)
     check_domain(own, found)
     check_parameters(own, found)
@@ -98,12 +96,38 @@ def roll_file(
         print(f"picture: {picture}")
 
 
-def starts(file: str, axes: int | None, own: TrainedEmulator) -> FieldSet:
+def starts(
+    file: str,
+    axes: int | None,
+    own: TrainedEmulator,
+    every: int = 1,
+    channels: Sequence[str] = (),
+) -> FieldSet:
     """Trajectories of a file, or of a folder's `test`; the channels that the emulator has, where
     the file has them all and others."""
-    found = read(part_of(file, "test") or file, axes)
+    found = read(part_of(file, "test") or file, axes, every=every, channels=channels)
     more = found.shape[2] > own.width and own.names and {*own.names} <= {*found.channels}
     return named(found, own.names) if more else found
+
+
+def on_points_of(own: TrainedEmulator, fields: FieldSet) -> TrainedEmulator:
+    """The emulator on a file's points, with a line where they are others than in training.
+
+    Raises:
+        DataError: other channels, or a network whose parameters belong to one grid.
+        ConfigError: points that the network cannot have.
+    """
+    width, *grid = fields.shape[2:]
+    if (width, *grid) == (own.width, *own.grid):
+        return own
+    sizes, points = (" x ".join(map(str, n)) for n in (grid, own.grid))
+    keeps = getattr(own.network, "on_other_grids", "")
+    if width != own.width or len(grid) != len(own.grid) or not keeps:
+        expected = f"{own.width} on {points} points, as the emulator was trained"
+        raise DataError(fields.path, "channels", f"{width} on {sizes} points", expected)
+    kept = {"extent": "domain", "spacing": "distance between points"}[keeps]
+    print(f"{sizes} points, {points} in training: the network takes the {kept} to be the same")
+    return own.on_grid(tuple(grid))
 
 
 def calibrate_run(
@@ -120,6 +144,9 @@ def calibrate_run(
         fields = starts(file, axes, own)
     elif (run / "run.json").is_file() and "test_share" in RunFolder.open(run).config:
         fields = split_files(SimpleNamespace(**RunFolder.open(run).config))[1]
+        if fields.shape[3:] != own.grid:
+            expected = f"trajectories on {' x '.join(map(str, own.grid))} points, as the rollouts"
+            raise ConfigError("--calibration", "nothing", expected)
     else:
         expected = f"a file of trajectories, as {run} is no run of pde train"
         raise ConfigError("--calibration", file, expected)
@@ -171,7 +198,9 @@ def frames_per_step(own: TrainedEmulator, fields: FieldSet) -> int | None:
     Where the distance of frames is not known of both, or the emulator sees it, as
     many as in the training data.
     """
-    if own.dt is None or "dt" in own.conditions or not np.isfinite(fields.dt).all():
+    if own.dt is None or not np.isfinite(fields.dt).all():
+        return max(1, own.stride * own.every // fields.every)
+    if "dt" in own.conditions:
         return own.stride
     apart = float(fields.dt.mean())
     count = max(1, round(own.dt / apart))

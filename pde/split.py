@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from jaxrl_rollouts.errors import ConfigError, DataError
 
 from .constant import check_changing
@@ -14,8 +16,8 @@ from .files.joined import part_of
 
 
 def split_files(config: Any) -> tuple[FieldSet, FieldSet]:
-    """Trajectories to train and to test on, those of a folder's `test` where it is split; of a
-    single one the last frames are tested on.
+    """Trajectories to train and to test on: those of a folder's `test` where it is split, else the
+    last ones, of several files each file's last; of a single one the last frames are tested on.
 
     Args:
         config: a `TrainConfig`, or what a run's folder has of it.
@@ -36,32 +38,43 @@ def split_files(config: Any) -> tuple[FieldSet, FieldSet]:
             expected = f"those of {found.path.name}, {list(found.shape[2:])}"
             raise DataError(other.path, "channels, points", list(other.shape[2:]), expected)
         return found, other
-    axis, take = (1, take_frames) if found.shape[0] == 1 else (0, take_trajectories)
+    axis = int(found.shape[0] == 1)
     count = max(1, round(config.test_share * found.shape[axis]))
     if found.shape[axis] <= count:
         what = ("trajectories", "frames")[axis]
         raise DataError(found.path, what, found.shape[axis], f"more than the {count} to test on")
-    train_set, test_set = (take(found, part) for part in (slice(0, -count), slice(-count, None)))
-    return train_set, test_set
+    if axis:
+        return take_frames(found, slice(0, -count)), take_frames(found, slice(-count, None))
+    return without_last(found, count)
+
+
+def without_last(fields: FieldSet, count: int) -> tuple[FieldSet, FieldSet]:
+    """All but `count` trajectories, and those: the last ones; of several files the last ones of
+    each, in proportion to its trajectories, so that every file's parameters are in both."""
+    total = fields.shape[0]
+    ends = np.cumsum(fields.parts or (total,))
+    shares = np.diff(ends * count // total, prepend=0)
+    taken = [np.arange(end - n, end) for end, n in zip(ends, shares, strict=True)]
+    rows = np.isin(np.arange(total), np.concatenate(taken))
+    return take_trajectories(fields, ~rows), take_trajectories(fields, rows)
 
 
 def with_validation(config: Any, fields: FieldSet) -> tuple[FieldSet, FieldSet | None]:
     """Trajectories to learn from and to validate on: those of a folder's `valid`, else the last of
-    `fields`; None where `validation_share` leaves none."""
+    `fields` (`without_last`); None where `validation_share` leaves none."""
     count = round(config.validation_share * fields.shape[0])
     if config.validation_share and (valid := part_of(config.file, "valid")):
         return fields, _read(config, valid)
     if not count or count == fields.shape[0]:
         return fields, None
-    rows = slice(0, -count), slice(-count, None)
-    training, validation = (take_trajectories(fields, part) for part in rows)
-    return training, validation
+    return without_last(fields, count)
 
 
 def _read(config: Any, file: str) -> FieldSet:
     named = equation(config.equation).name if config.equation else ""
-    # Runs of earlier versions have neither.
-    kept = {"every": getattr(config, "every", 1), "channels": getattr(config, "channels", ())}
-    found = read(file, config.axes, **kept)
+    # Runs of earlier versions have neither `every` nor `channels`.
+    found = read(file, config.axes, channels=getattr(config, "channels", ()))
     fields = complete(found, config.boundaries, config.dt, config.dx)
+    if (every := getattr(config, "every", 1)) > 1:
+        fields = take_frames(fields, slice(None, None, every))
     return fields._replace(equation=named or fields.equation)

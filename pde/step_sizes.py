@@ -53,4 +53,5 @@ def strided(fields: FieldSet, strides: Sequence[int]) -> FieldSet:
         dt=fields.dt[rows] * kept[:, 2],
         extent=fields.extent[rows],
         parameters={name: values[rows] for name, values in fields.parameters.items()},
+        parts=(),
     )

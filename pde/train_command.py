@@ -46,8 +46,9 @@ class TrainConfig:
             PDEBench, PDEgym or APEBench, or a plain array (.npy, .npz with u, dt, dx, ...); a
             folder, a pattern, or several separated by commas. Channels that are constant in time
             (a force, a mask) are inputs and not predicted.
-        test: another file, to test on; left out, `test` of a folder in The Well's layout, else the
-            last trajectories of `file`, or the last frames of a single one.
+        test: another file, folder, pattern or several separated by commas, to test on; left out,
+            `test` of a folder in The Well's layout, else the last trajectories of each file, or the
+            last frames of a single one.
         test_share: share of these test trajectories.
         objective: mse, pushforward, unrolled, sobolev, correction, refiner or crps, and its
             settings.
@@ -89,7 +90,7 @@ class TrainConfig:
         dx: distance between points, for all axes or one for each, if the file does not have it.
         axes: number of spatial axes, for a plain array with an ambiguous shape.
         every: keep every so many frames of the file, the first included; `stride` keeps the others
-            as starts of windows.
+            as starts of windows. --dt is the time between the file's frames.
         channels: names of the channels to use; left out, all.
     """
 
@@ -131,9 +132,10 @@ def prepare(config: TrainConfig) -> list[str]:
     training, validation = with_validation(config, train_set)
     _, frames, channels, *grid = train_set.shape
     validated = f"{validation.shape[0]:,} to validate on" if validation else "none to validate on"
+    more = f" and {len(train_set.parts) - 1} more" if len(train_set.parts) > 1 else ""
     return [
-        f"{train_set.path.name}: {train_set.layout}, {training.shape[0]:,} trajectories to train "
-        f"on, {validated} and {test_set.shape[0]:,} to test on, {frames} frames, "
+        f"{train_set.path.name}{more}: {train_set.layout}, {training.shape[0]:,} trajectories to "
+        f"train on, {validated} and {test_set.shape[0]:,} to test on, {frames} frames, "
         f"{channels} channel(s), "
         f"{' x '.join(map(str, grid))} points" + constant_line(train_set)
     ]

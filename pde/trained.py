@@ -147,6 +147,11 @@ class TrainedEmulator:
         """Frames of the data per step."""
         return int(self.facts.get("stride", 1))
 
+    @property
+    def every(self) -> int:
+        """Frames of the file per frame of the data."""
+        return int(self.facts.get("every", 1))
+
     def on_grid(self, points: Points) -> TrainedEmulator:
         """The same parameters on another grid.
 
@@ -160,7 +165,8 @@ class TrainedEmulator:
         keeps = getattr(self.network, "on_other_grids", "")
         if keeps not in ("extent", "spacing"):
             found = type(self.network).__name__
-            expected = "Fno, Resnet, Unet or ConvNext: of others the parameters belong to one grid"
+            expected = "Fno, Resnet, Unet, ConvNext or Transolver: of others the parameters "
+            expected += "belong to one grid"
             raise ConfigError("network", found, expected)
         grid = grid_of(points)
         if len(grid) != len(self.grid):

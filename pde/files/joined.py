@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,8 @@ ENDINGS = (".h5", ".hdf5", ".nc", ".npy", ".npz")
 
 
 def files_of(name: str | Path) -> list[Path]:
-    """The files of a name, a folder, a pattern (`runs/*.hdf5`) or several of those with commas
-    between, in order. Of a folder that is split (`part_of`), those to train on."""
+    """The files of a name, a folder, a pattern (`runs/*.hdf5`, `**/*.h5`) or several of those
+    with commas between, in order. Of a folder that is split (`part_of`), those to train on."""
     path = Path(name)
     if "," in str(name) and not path.exists():
         return [file for one in str(name).split(",") for file in files_of(one)]
@@ -29,9 +30,8 @@ def files_of(name: str | Path) -> list[Path]:
             expected = f"a file that ends in {', '.join(ENDINGS)}"
             raise DataError(path, "folder", "no file of fields", expected)
         return found
-    pattern = {*path.name} & {*"*?["}
-    if pattern and not path.exists():
-        found = sorted(path.parent.glob(path.name))
+    if glob.has_magic(str(name)) and not path.exists():
+        found = sorted(map(Path, glob.glob(str(name), recursive=True)))
         if not found:
             raise DataError(path, "pattern", "no file", "files of fields that match it")
         return found
@@ -88,6 +88,7 @@ def joined(sets: Sequence[FieldSet]) -> FieldSet:
         dt=together(one.dt for one in sets),
         extent=together(one.extent for one in sets),
         parameters={name: together(one.parameters[name] for one in sets) for name in names},
+        parts=tuple(one.shape[0] for one in sets),
     )
 
 

@@ -13,10 +13,11 @@ import pytest
 
 from jaxrl_rollouts.cli import main as cli
 from jaxrl_rollouts.errors import CheckpointError, DataError
+from jaxrl_rollouts.pde.fieldset import take_frames
 from jaxrl_rollouts.pde.files import from_arrays, read
 from jaxrl_rollouts.pde.fitting import fit
-from jaxrl_rollouts.pde.operators import Resnet
-from jaxrl_rollouts.pde.rolling import check_domain, frames_per_step, starts
+from jaxrl_rollouts.pde.operators import Fno, Poseidon, Resnet
+from jaxrl_rollouts.pde.rolling import check_domain, frames_per_step, on_points_of, starts
 from jaxrl_rollouts.pde.saved import load_emulator
 from jaxrl_rollouts.pde.trained import TrainedEmulator
 
@@ -51,6 +52,39 @@ def test_as_many_frames_are_taken_as_make_a_step(trained: TrainedEmulator) -> No
     two = fit("mse", known, network=TINY, history=2, steps=1).emulator
     with pytest.raises(DataError, match="frames 0.33 apart, expected 0.5.*it sees 2 frames"):
         frames_per_step(two, from_arrays(waves(6), dt=0.33))
+
+
+def test_frames_that_were_left_out_of_an_untimed_file_are_again() -> None:
+    """Else rollouts are compared with frames of another time, in silence."""
+    fields = take_frames(from_arrays(waves(12)), slice(None, None, 3))
+    own = fit("mse", fields, network=TINY, stride=2, steps=1).emulator
+    assert own.every == 3 and frames_per_step(own, from_arrays(waves(12))) == 6
+    assert frames_per_step(own, fields) == 2
+    timed = replace(own, dt=0.6)
+    assert frames_per_step(timed, from_arrays(waves(12))) == 6
+    assert frames_per_step(timed, from_arrays(waves(12), dt=0.3)) == 2
+
+
+def test_a_file_on_other_points_is_rolled_where_the_network_can(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    net = Fno(width=4, layers=1, modes=3, embedding=4)
+    own = fit("mse", from_arrays(waves(6), dt=1.0, dx=0.1), network=net, steps=3).emulator
+    fine = fixtures.waves(6, 6, (2 * N,), 2.0, modes=(1, 1))[0][:, :, None]
+    np.savez("fine.npz", u=fine, dt=1.0, dx=0.05)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        command = ["pde", "roll", str(own.save("emulator")), "fine.npz", "--steps", "2"]
+        cli.dispatch([*command, "--every", "1", "--channels", "u"])
+    line = "32 points, 16 in training: the network takes the domain to be the same"
+    assert line in capsys.readouterr().out
+    rolled = read("rolled.h5").array()[:, 1:].swapaxes(0, 1)
+    np.testing.assert_allclose(rolled, own.on_grid(2 * N).roll(fine[:, 0], 2), rtol=1e-6)
+    with pytest.raises(DataError, match="channels: found 1 on 32 points, expected 1 on 16 points"):
+        on_points_of(replace(own, network=Poseidon()), read("fine.npz"))
+    with pytest.raises(DataError, match="channels: found 2 on 32 points"):
+        on_points_of(own, from_arrays(np.repeat(fine, 2, 2)))
 
 
 def test_other_ends_and_other_lengths_are_said(trained: TrainedEmulator) -> None:

@@ -73,6 +73,44 @@ def test_a_folder_that_is_split_trains_validates_and_tests_on_its_parts(
         assert part is not None and part.shape[1] == 3 and part.dt[0] == pytest.approx(0.2)
 
 
+@pytest.mark.parametrize(
+    ("rows", "tested", "validated"),
+    [
+        ((6, 6, 6), [5, 11, 16, 17], [15]),  # 4 of 18, then 1 of 14
+        ((1,) * 10, [4, 9], [8]),  # every fifth file
+        ((10,), [8, 9], [7]),
+    ],
+)
+def test_of_several_files_each_has_a_part_in_the_test(
+    tmp_path: Path, rows: tuple[int, ...], tested: list[int], validated: list[int]
+) -> None:
+    """Else a set of one file for each parameter is tested on its last parameter alone."""
+    number = 0.0
+    for i, count in enumerate(rows):
+        u = np.random.default_rng(i).normal(size=(count, 5, 8))
+        u[:, 0, 0] = number + np.arange(count)
+        number += count
+        np.savez(tmp_path / f"nu_{i}.npz", u=u, nu=float(i))
+    config = TrainConfig(file=str(tmp_path))
+    whole, test = split_files(config)
+    training, validation = with_validation(config, whole)
+    assert validation is not None
+    found = [part.array()[:, 0, 0, 0].astype(int).tolist() for part in (training, validation, test)]
+    assert found[1:] == [validated, tested]
+    assert sorted(sum(found, [])) == [*range(sum(rows))]
+    np.testing.assert_array_equal(
+        test.parameters["nu"], np.repeat(np.arange(len(rows)), rows)[tested]
+    )
+
+
+def test_a_time_between_the_files_frames_is_longer_with_every(tmp_path: Path) -> None:
+    np.save(tmp_path / "u.npy", np.random.default_rng(0).normal(size=(5, 9, 8)))
+    train, test = split_files(TrainConfig(file=str(tmp_path / "u.npy"), dt=0.1, every=4))
+    for part in (train, test):
+        assert part.shape[1] == 3 and part.every == 4
+        np.testing.assert_allclose(part.dt, 0.4)
+
+
 def test_files_one_after_the_other_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(main_of_commands, "dispatch", asked.append)

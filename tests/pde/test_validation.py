@@ -91,6 +91,18 @@ def test_other_fields_are_refused() -> None:
     assert take_trajectories(fields, slice(0, 2)).shape[0] == 2
 
 
+def test_arrays_and_files_are_taken_as_fields_are(tmp_path: Path) -> None:
+    u = doubling(6, 1.2)
+    other = doubling(4, 1.05)
+    np.save(tmp_path / "other.npy", other)
+    curves = [
+        pde.fit("mse", u, network=gain(), training=TRAINING, validation=given).history
+        for given in (pde.from_arrays(other), other, tmp_path / "other.npy")
+    ]
+    found = [np.asarray(curve.curve("validation_error")[1]) for curve in curves]
+    np.testing.assert_array_equal(found[1:], found[:1] * 2)
+
+
 NET = tiny()
 
 

@@ -270,7 +270,9 @@ def test_a_folder_a_pattern_and_a_list_are_one_set(folder: Path) -> None:
         np.testing.assert_array_equal(fields.array(), U)
         np.testing.assert_array_equal(fields.parameters["D"], [1, 1, 1, 2, 2, 3, 3])
         np.testing.assert_allclose(fields.dt, 0.1 * fields.parameters["D"])
-    assert pde.read([folder / "d_1.npz"]).shape[0] == 2
+    for pattern in (f"{str(folder)[:-1]}?/d_*.npz", f"{folder}/**/d_?.npz"):
+        np.testing.assert_array_equal(pde.read(pattern).array(), U)
+    assert pde.read([folder / "d_1.npz"]).shape[0] == 2 and pde.read(folder).parts == (3, 2, 2)
 
 
 @pytest.mark.parametrize("rows", [4, [6, 0, 3, 0], slice(2, 6, 2), slice(0, 0), [-1]])
