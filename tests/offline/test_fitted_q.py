@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxrl_rollouts import offline
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.bc import Bc
-from jaxrl_rollouts.offline.choosing.fqe import fqe
+from jaxrl_rollouts.offline.choosing.fqe import evaluated, fqe
 from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.fitted_q import FqeConfig
+from jaxrl_rollouts.offline.method import Agent
 from jaxrl_rollouts.offline.result import TrainResult
 
 QUICK = FqeConfig(members=3, hidden_dims=(16,), steps=2000, lr=5e-3, tau=0.05, discount=0.9)
@@ -80,6 +83,48 @@ def test_the_value_of_a_switch_of_two_states(cloned: TrainResult) -> None:
 def test_it_is_the_value_of_the_policy_and_not_of_the_data(cloned: TrainResult) -> None:
     """Rewards `2 a + 1` of random actions: 1 on average, 2 of a policy that acts 0.5."""
     np.testing.assert_allclose(fqe(cloned, circle("action"), QUICK).value, 20.0, rtol=0.05)
+
+
+def logged(episodes: int) -> tuple[Dataset, np.ndarray]:
+    """Episodes of 3 to 8 steps of the policy `a = 0.5 - 0.4 s`, and the return of each.
+
+    An observation is the state and the steps that are left, so the value is a function of it.
+    """
+    rng, rows, returns = np.random.default_rng(0), [], np.zeros(episodes)
+    for i in range(episodes):
+        s, length = rng.uniform(-1, 1), rng.integers(3, 9)
+        for t in range(length):
+            a, left = 0.5 - 0.4 * s, length - t
+            after, reward = 0.7 * s + 0.5 * a, np.sin(3 * s) + a**2
+            returns[i] += 0.9**t * reward
+            rows.append((s, left / 8, a, reward, after, (left - 1) / 8))
+            s = after
+    columns = np.asarray(rows, np.float32)
+    made = offline.from_arrays(
+        observations=columns[:, :2],
+        actions=columns[:, 2:3],
+        rewards=columns[:, 3],
+        next_observations=columns[:, 4:],
+        terminals=columns[:, 5] == 0,
+        timeouts=np.zeros(len(columns), bool),
+        name="logged",
+    )
+    return made, returns
+
+
+def test_of_the_policy_that_acted_it_is_the_monte_carlo_return() -> None:
+    """The policy is deterministic, so that holds for every single episode."""
+    data, returns = logged(150)
+
+    def act(slope: Any, key: Any, seen: Any, memory: Any) -> tuple:
+        return 0.5 - slope * seen[..., :1], memory
+
+    none: Any = None
+    agent = Agent(init=none, update=none, policy=act, greedy=act)
+    found = evaluated(agent, jnp.array([0.4]), data, QUICK)
+    np.testing.assert_allclose(found.value().value, returns.mean(), rtol=0.02)
+    gaps = found.at(found.starts)[0].mean(0) - returns
+    assert np.sqrt(np.square(gaps).mean()) < 0.1 * returns.std()
 
 
 def test_a_second_call_gives_the_same_bits_and_compiles_nothing(
