@@ -17,7 +17,13 @@ from jaxrl_rollouts.gaussian import Gaussian
 from jaxrl_rollouts.offline.agents.sac import SacConfig
 from jaxrl_rollouts.offline.data import Transitions, sample_batch
 from jaxrl_rollouts.offline.methods.base import Base
-from jaxrl_rollouts.offline.methods.model_based import Imagination, ModelBased, Rollouts, bind
+from jaxrl_rollouts.offline.methods.model_based import (
+    Imagination,
+    Learning,
+    ModelBased,
+    Rollouts,
+    bind,
+)
 from jaxrl_rollouts.offline.methods.morel import Morel
 from jaxrl_rollouts.offline.methods.rambo import Rambo, log_prob
 from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, EliteSamples, Rolled
@@ -70,11 +76,15 @@ def rows() -> Transitions:
     return Transitions(*floats, jnp.zeros(B, bool), jnp.zeros(B, bool))
 
 
-def an_epoch(method: ModelBased, world: WorldModelParams) -> Any:
+def measured(method: ModelBased, world: WorldModelParams) -> tuple[Any, dict]:
     own = {name: jnp.float32(value) for name, value in coefficients(method).items()}
     learner = bind(method.program(), LINEAR, S, A)
     data = Imagination(rows(), world, own, jnp.ones(()))
-    return jax.jit(learner.update)(learner.init(jax.random.key(0), data), data)[0]
+    return jax.jit(learner.update)(learner.init(jax.random.key(0), data), data)
+
+
+def an_epoch(method: ModelBased, world: WorldModelParams) -> Any:
+    return measured(method, world)[0]
 
 
 def same(a: Any, b: Any) -> bool:
@@ -98,10 +108,12 @@ def test_an_unknown_step_is_rewarded_halt_and_ends() -> None:
     assert 0 < unknown.sum() < len(unknown)
     np.testing.assert_allclose(held.rewards, np.where(unknown, -7.0, 1.0))
     np.testing.assert_array_equal(held.terminations, unknown)
-    nothing = an_epoch(
-        Morel(halt=-7.0, **CADENCE), WorldModelParams(ELITES, jnp.float32(-1.0))
-    ).imagined
+    imagined = Morel(halt=-7.0, **CADENCE | {"real_ratio": 0.0})
+    after, metrics = measured(imagined, WorldModelParams(ELITES, jnp.float32(-1.0)))
+    nothing = after.imagined
     assert int(nothing.size) == 8 and (nothing.rows.rewards[:8] == -7.0).all()
+    # Nothing follows, so the value of what is unknown is the halt's reward.
+    assert float(metrics["target_mean"]) == -7.0
 
 
 @pytest.mark.parametrize(("halt", "avoided"), [(-20.0, True), (0.5, True), (2.0, False)])
@@ -167,6 +179,41 @@ def test_the_adversary_lowers_what_is_worth_more() -> None:
         gradient = np.asarray(jax.jit(jax.grad(slope))(ELITES))
         changes.append(gradient[:, 0].mean())  # a step goes against it
     assert changes[0] < changes[1] < changes[2] and changes[1] > 0.05
+
+
+def test_of_two_outcomes_the_adversary_makes_the_better_one_as_rare_as_the_data_allow() -> None:
+    """One state; what follows is worth 1 above zero and 0 below. Data have no change.
+
+    With `z = mu / sigma` the loss is stationary where `z = -lambda phi(z) / sqrt(Phi(z) Phi(-z))`:
+    `phi(z) / sigma` is the derivative of the better outcome's probability `Phi(z)`, and the root is
+    the deviation by which advantages are standardised.
+    """
+    agent = SAC.make(S, A)
+    valued = agent._replace(q=lambda critic, s, a: jnp.broadcast_to(s[:, 0] > 0, (2, len(s))) * 1.0)
+    sure = LINEAR._replace(sample_elites=lambda w, k, s, a: sample_elites(w, k, s, a)._replace(
+        rewards=jnp.ones((E, len(s)))))  # fmt: skip
+    nowhere = jnp.zeros((B, S))
+    data = rows()._replace(observations=nowhere, next_observations=nowhere)
+    method = Rambo(**CADENCE, adversary_lr=3e-3, adversary_steps=500)
+    method = replace(method, rollouts=Rollouts(length=1), batch_size=256)
+    begun = WorldModelParams(jnp.zeros((E, S + 1)).at[:, -1].set(1.0))
+    world = Rolled(sure, begun, jnp.ones(()))
+
+    def moved(weight: jax.Array) -> jax.Array:
+        own = replace(method, adversary=weight)
+        extra = own.begin(valued, jax.random.key(0), Imagination(data, begun, {}, jnp.ones(())))
+        state = Learning(agent.init(jax.random.key(1)), extra)
+        return own.before(valued, state, jax.random.key(2), data, world).extra.world.elites
+
+    weights, normal = np.array([0.3, 1.0, 2.0]), scipy.stats.norm
+    found = np.asarray(jax.jit(jax.vmap(moved))(jnp.asarray(weights, jnp.float32)))
+    want = np.zeros(3)
+    for _ in range(200):
+        root = np.sqrt(normal.cdf(want) * normal.cdf(-want))
+        want = 0.5 * (want - weights * normal.pdf(want) / root)
+    np.testing.assert_allclose(found[:, :, 0].mean(1) / 0.5, want, atol=0.05)
+    np.testing.assert_allclose(found[:, :, 1], 0.0, atol=0.1)
+    assert want[0] > want[1] + 0.3 > want[2] + 0.6
 
 
 def test_equal_values_leave_the_likelihood_alone() -> None:
