@@ -129,6 +129,25 @@ def lived(count: int, reward: float) -> replay.Replay:
     return replay.add(empty, rows(count, reward))
 
 
+def test_of_the_data_alone_it_is_training_that_goes_on(trained: offline.TrainResult) -> None:
+    """The dataset is one row, so every batch is known; IQL's step has no random number."""
+    start, online = start_of(trained), replace(TINY, share=1.0)
+    learner = make_online(PENDULUM, start.settings, online, 4, start.reward)
+    agent = jax.tree.map(lambda x: x[0], start.agent)
+    row = rows(1, 3.0)._replace(observations=jnp.array([[0.3, -0.8, 0.5]]))
+    batch = jax.tree.map(lambda x: jnp.repeat(x, online.batch_size, 0), row)
+    begun, key = learner.init(jax.random.key(3), Prior(agent)), jax.random.key(4)
+    after, _ = jax.jit(learner.update)(begun, Prior(rows=row))
+    step, want = jax.jit(learner.agent.update), agent
+    for _ in range(online.per_iteration):
+        want, _ = step(want, key, batch)
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), after.agent, want
+    )
+    moved = zip(*map(jax.tree.leaves, (after.agent.critic, agent.critic)), strict=True)
+    assert any((np.asarray(x) != np.asarray(y)).any() for x, y in moved)
+
+
 def test_returns_of_a_block_are_those_of_its_whole_episodes() -> None:
     """Two copies side by side; the first one's second episode is not over."""
     rewards = np.array([[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]], np.float32)
