@@ -67,6 +67,7 @@ class Emulator(NamedTuple):
         stages: as `step`, but `[K + 1, H * C, *space]`, the field after 0, 1, ... K refinements;
             the last is what `step` returns. None where nothing is refined.
         bundle: `k`, frames that a step makes; of more than `H` the field after it holds k.
+        random: whether a step draws noise from its key.
         paced: whether the loss takes a fifth argument, the gradient steps before this one.
         about: settings of it and its network, by name: a training's checkpoints store them, so
             that they are not taken for another emulator's (`train_loop`).
@@ -82,6 +83,7 @@ class Emulator(NamedTuple):
     about: About = ()
     bundle: int = 1
     paced: bool = False
+    random: bool = False
 
     @property
     def held(self) -> int:

@@ -25,6 +25,7 @@ from .field import roll_emulator
 from .fieldset import Fields, Scaling, from_units
 from .flows import Flow, FlowErrors, flow_errors
 
+SAMPLES = 4  # rollouts of each seed of a stochastic emulator in the forecast of all seeds
 STARTS = 4  # frames per test trajectory from which single steps are measured
 
 
@@ -100,9 +101,10 @@ class Evaluation(NamedTuple):
         vorticity, energy, enstrophy: `[seeds, T, B]` of `FlowErrors`, where there is a flow in the
             plane.
         structure: `[seeds, B]` likewise.
-        leads: `[L]` steps after which all seeds are scored as one forecast, `members_scores`; none
-            of a single seed.
-        crps, energy_score, spread_skill, ranks: its scores, `[L]`, `ranks` `[L, seeds + 1]`.
+        energy_spectrum: `[seeds, K]` likewise.
+        leads: `[L]` steps after which all seeds, of a stochastic emulator `SAMPLES` rollouts of
+            each, are scored as one forecast of `M` members, `members_scores`; none of one member.
+        crps, energy_score, spread_skill, ranks: its scores, `[L]`, `ranks` `[L, M + 1]`.
     """
 
     correlation: np.ndarray
@@ -118,6 +120,7 @@ class Evaluation(NamedTuple):
     structure: np.ndarray
     # Of runs of earlier versions these were not kept.
     enstrophy: np.ndarray = np.zeros(0)
+    energy_spectrum: np.ndarray = np.zeros(0)
     leads: np.ndarray = np.zeros(0, int)
     crps: np.ndarray = np.zeros(0)
     energy_score: np.ndarray = np.zeros(0)
@@ -195,7 +198,8 @@ def evaluate(
         (squares, errors), (result, fields, members, flow) = parts
         finite = np.isfinite(squares[:, -1])
         single = {"one_step": squares, "first_error": errors, "rollout": fields[finite.argmax()]}
-        whole = {} if finite.sum() < 2 else members_scores(members[finite], test)
+        members = members[finite].reshape(-1, *members.shape[2:])
+        whole = {} if len(members) < 2 else members_scores(members, test)
         return {**result._asdict(), **flow._asdict(), **single, **whole}
 
     return Evaluation(**remember(context, name, "evaluated", measure))
@@ -254,16 +258,25 @@ def _single(emulator: Emulator, on: Holdout) -> Callable[[tuple, tuple], tuple]:
 
 @functools.lru_cache(maxsize=32)
 def _rolled(emulator: Emulator, on: Holdout, axes: int) -> Callable[[tuple, tuple], tuple]:
-    """Of one seed: errors of its rollouts, one of them `[T, *space]`, and as a flow."""
+    """Of one seed: errors of its rollouts, one of them `[T, *space]`, its members `[S, L, B, C,
+    *space]` of the forecast of all seeds, and as a flow."""
     own = functools.partial(_own, on.units, axes)
 
     def rolled(of_seed: tuple, shared: tuple) -> tuple[Rolled, jax.Array, jax.Array, FlowErrors]:
         (params, key), (start, truth, given) = of_seed, shared
+        at = leads(on) - 1
         fields = roll_emulator(emulator, params, start, given, key, on.steps)
-        none = FlowErrors(*(jnp.zeros(0),) * 4)
+        members = fields[None, at]
+        if emulator.random:
+            keys = jax.random.split(jax.random.fold_in(key, 1), SAMPLES - 1)
+            more = jax.lax.map(
+                lambda k: roll_emulator(emulator, params, start, given, k, on.steps)[at], keys
+            )
+            members = jnp.concatenate([members, more])
+        none = FlowErrors(*(jnp.zeros(0),) * len(FlowErrors._fields))
         errors = flow_errors(on.flow, own(fields), own(truth)) if on.flow else none
         test = on._replace(fields=Fields(jnp.swapaxes(truth, 0, 1), given))
-        return compare(fields, truth, test), fields[:, 0, 0], fields[leads(on) - 1], errors
+        return compare(fields, truth, test), fields[:, 0, 0], members, errors
 
     return rolled
 
@@ -274,14 +287,14 @@ def leads(test: Holdout) -> np.ndarray:
 
 
 def members_scores(members: np.ndarray, test: Holdout) -> dict[str, Any]:
-    """Seeds as one forecast, means over the test trajectories; see `scores`.
+    """Members as one forecast, means over the test trajectories; see `scores`.
 
     Args:
-        members: `[seeds, L, B, C, *space]` after the steps `leads(test)`, at least two seeds.
+        members: `[M, L, B, C, *space]` after the steps `leads(test)`, at least two.
 
     Returns:
         `leads`, `crps` (fair), `energy_score` (fair, over channels and space) and `spread_skill`,
-        `[L]` each, in units of the training data, and the rank histogram `ranks` `[L, seeds + 1]`.
+        `[L]` each, in units of the training data, and the rank histogram `ranks` `[L, M + 1]`.
     """
     at = leads(test)
     return {"leads": at, **_scored(members, test.truth()[at - 1], test.keys(4)[0])}

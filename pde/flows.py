@@ -18,6 +18,7 @@ from . import metrics
 from .fieldset import FieldSet
 from .spectral import waves
 
+ROUND_OFF = 1e-12  # of the largest energy of a wavenumber: float32 has seven digits of amplitudes
 # Names of the channels of a flow: its vorticity, or its velocity.
 KNOWN = (("vorticity",), ("w",), ("velocity_x", "velocity_y"), ("vx", "vy"), ("u", "v"))
 
@@ -97,19 +98,24 @@ class FlowErrors(NamedTuple):
         structure: `[B]` relative error of the second-order structure function of the velocity over
             the last quarter, mean over distances.
         enstrophy: `[T, B]` difference of the enstrophies `<w^2> / 2` over the true one.
+        energy_spectrum: `[K]` of the last quarter, mean over trajectories, over the true one; NaN
+            where that is round-off (`metrics.energy_spectrum`).
     """
 
     vorticity: jax.Array
     energy: jax.Array
     structure: jax.Array
     enstrophy: jax.Array
+    energy_spectrum: jax.Array
 
 
 def find_flow(found: FieldSet) -> Flow | None:
     """The flow in a set over a square that is periodic along both axes; None where there is none
-    by a known name."""
+    by a known name, or the domain is no square."""
     grid, names = found.shape[3:], [name.lower() for name in found.channels]
     if len(grid) != 2 or grid[0] != grid[1] or set(found.boundaries) != {"periodic"}:
+        return None
+    if np.isfinite(found.extent).all() and not np.allclose(*found.extent.T):
         return None
     for wanted in KNOWN:
         if set(wanted) <= set(names):
@@ -124,9 +130,11 @@ def flow_errors(flow: Flow, prediction: jax.Array, truth: jax.Array) -> FlowErro
     twisted, true_enstrophy = (metrics.energy(w, 2) for w in vorticities)
     velocities = [flow.velocity(fields) for fields in (prediction, truth)]
     predicted, true = (metrics.energy(v, 2) for v in velocities)
-    late, true_late = (
-        metrics.structure_function(v[3 * len(v) // 4 :], 2).mean(0) for v in velocities
-    )
+    ends = [v[3 * len(v) // 4 :] for v in velocities]
+    late, true_late = (metrics.structure_function(v, 2).mean(0) for v in ends)
     structure = (jnp.abs(late - true_late) / true_late).mean(-1)
     enstrophy = (twisted - true_enstrophy) / true_enstrophy
-    return FlowErrors(correlation, (predicted - true) / true, structure, enstrophy)
+    spectrum, true_spectrum = (metrics.energy_spectrum(v, 2).mean((0, 1)) for v in ends)
+    known = true_spectrum > ROUND_OFF * true_spectrum.max()
+    ratio = jnp.where(known, spectrum / jnp.where(known, true_spectrum, 1.0), jnp.nan)
+    return FlowErrors(correlation, (predicted - true) / true, structure, enstrophy, ratio)

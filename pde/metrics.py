@@ -110,6 +110,32 @@ def energy(velocity: jax.Array, axes: int) -> jax.Array:
     return jnp.square(velocity).mean(tuple(range(-axes, 0))).sum(-1) / 2
 
 
+def energy_spectrum(velocity: jax.Array, axes: int, extent: Sequence[float] = ()) -> jax.Array:
+    """Kinetic energy per physical wavenumber, `E(k) = sum_{|k| in shell} |F(v)|^2 / 2`.
+
+    By Parseval's identity its sum over `k` is `energy`, of fields without modes beyond the last
+    shell (the corners of the transform).
+
+    Args:
+        velocity: `[..., D, *N]`, periodic.
+        axes: axes of space.
+        extent: as of `shells`.
+
+    Returns:
+        `[..., K]`; `K` as of `shells`.
+    """
+    shape = velocity.shape[-axes:]
+    modes = jnp.fft.rfftn(velocity, axes=tuple(range(-axes, 0)), norm="forward")
+    # Of a real field's transform the last axis holds each pair k, -k once.
+    last = np.arange(shape[-1] // 2 + 1)
+    twice = np.where((last == 0) | (2 * last == shape[-1]), 1.0, 2.0)
+    power = (jnp.square(jnp.abs(modes)) * twice).sum(-axes - 1) / 2
+    shell, count = shells(shape, extent)
+    member = np.arange(count)[:, None] == shell.reshape(-1)
+    flat = power.reshape(*power.shape[:-axes], -1)
+    return flat @ jnp.asarray(member.T, flat.dtype)
+
+
 def structure_function(field: jax.Array, axes: int) -> jax.Array:
     """`S2(r) = <|u(x + r) - u(x)|^2>`, summed over channels, mean over the axes, `[..., N // 2]`.
 

@@ -56,10 +56,12 @@ def make_report(
         if (curve >= end).any():
             held.append(name)
     report.table("on trajectories it has not seen", rows)
-    report.table("as others measure it", [_others(name, arm, dt) for name, arm in arms.items()])
+    report.table(
+        "as others measure it", [measures_row(name, arm, dt) for name, arm in arms.items()]
+    )
     whole = [row for name, arm in arms.items() for row in members_rows(name, arm)]
     if whole:
-        report.table("all seeds as one forecast", whole)
+        report.table("members as one forecast", whole)
     report.number("parameters", sum(x[0].size for x in jax.tree.leaves(own.params)))
     late = np.asarray(late_spectrum(data.truth(), data))
     name, arm = next(iter(arms.items()))
@@ -125,7 +127,7 @@ def _note(report: Report, own: TrainedEmulator, train: FieldSet, data: Holdout) 
 WINDOWS = ((6, 12), (13, 30))  # steps over which The Well averages rollouts
 
 
-def _others(name: str, arm: Evaluation, dt: float) -> dict[str, Any]:
+def measures_row(name: str, arm: Evaluation, dt: float) -> dict[str, Any]:
     """A row of measures that other libraries and papers report."""
     steps = arm.vrmse.shape[1]
     row: dict[str, Any] = {
@@ -135,7 +137,7 @@ def _others(name: str, arm: Evaluation, dt: float) -> dict[str, Any]:
         "VRMSE of a step": arm.vrmse[:, 0].mean(-1),
     }
     for first, last in WINDOWS:
-        if steps > last:
+        if steps >= last:
             row[f"VRMSE, steps {first} to {last}"] = arm.vrmse[:, first:last].mean((1, 2))
     if arm.energy.size:
         row |= {
@@ -152,16 +154,18 @@ def _others(name: str, arm: Evaluation, dt: float) -> dict[str, Any]:
 def members_rows(name: str, arm: Evaluation) -> list[dict[str, Any]]:
     """Probabilistic scores after some steps, in standard deviations of the training data.
 
-    Ranks are the rank histogram: the share of points at which so many members lie below the truth.
-    Equal shares are calibrated.
+    Members are the seeds, of a stochastic emulator several rollouts of each. Ranks are the rank
+    histogram: the share of points at which 0, 1, ... members lie below the truth. Equal shares are
+    calibrated.
     """
     rows = []
     for i, lead in enumerate(arm.leads):
-        row = {"": name, "after steps": int(lead), "CRPS": float(arm.crps[i])}
+        row = {"": name, "members": len(arm.ranks[i]) - 1, "after steps": int(lead)}
+        row |= {"CRPS": float(arm.crps[i])}
         row |= {"energy score": float(arm.energy_score[i])}
         row |= {"spread over skill": float(arm.spread_skill[i])}
         shares = 100 * arm.ranks[i] / arm.ranks[i].sum()
-        rows.append(row | {f"rank {k}, %": float(share) for k, share in enumerate(shares)})
+        rows.append(row | {"ranks, %": " ".join(f"{share:.0f}" for share in shares)})
     return rows
 
 
@@ -173,6 +177,10 @@ def _spectra_rows(name: str, arm: Evaluation, late: np.ndarray) -> list[dict]:
     any."""
     top = len(late) - 1
     chosen = sorted({k for k in (1, 2, 4, 8, 16, 32, 64, 128, top) if k <= top})
+    energy = {
+        k: {"late energy over the truth's": summarize(ratio) if np.isfinite(ratio).any() else None}
+        for k, ratio in enumerate(arm.energy_spectrum.T)
+    }
     return [
         {
             "wavenumber": k,
@@ -182,6 +190,7 @@ def _spectra_rows(name: str, arm: Evaluation, late: np.ndarray) -> list[dict]:
                 summarize(arm.late[:, k] / late[k]) if late[k] > ROUND_OFF * late.max() else None
             ),
         }
+        | energy.get(k, {})
         for k in chosen
     ]
 

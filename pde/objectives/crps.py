@@ -106,4 +106,5 @@ class Crps:
 
         about = net.about + kind_and_settings("objective", self) + (("scale", scale),)
         frames = net.history + self.ahead
-        return Emulator(net.init, step, loss, frames, self.calls, net.history, about=about)
+        emulator = Emulator(net.init, step, loss, frames, self.calls, net.history, about=about)
+        return emulator._replace(random=self.noise > 0)

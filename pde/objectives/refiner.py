@@ -132,6 +132,7 @@ def _refiner(net: FieldNetwork, config: Refiner, scale: Scale) -> Emulator:
         history=net.history,
         stages=functools.partial(stages, parts),
         about=(*net.about, *kind_and_settings("objective", config), ("scale", scale)),
+        random=config.first == "noise" or _applied(config) > 0,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -134,6 +135,8 @@ def test_flows_are_known_by_their_channels() -> None:
     assert find_flow(from_arrays(u, names=names, boundaries=("wall", "periodic"))) is None
     assert find_flow(from_arrays(u[..., :6], names=names)) is None
     assert find_flow(from_arrays(u)) is None
+    assert find_flow(from_arrays(u, names=names, dx=(0.5, 0.5))) == Flow((1, 2))
+    assert find_flow(from_arrays(u, names=names, dx=(0.5, 1.0))) is None  # no square
 
 
 def test_a_flow_is_judged_alike_by_vorticity_and_by_velocity() -> None:
@@ -147,6 +150,25 @@ def test_a_flow_is_judged_alike_by_vorticity_and_by_velocity() -> None:
         np.testing.assert_allclose(found.energy, -0.75, atol=1e-5)
         np.testing.assert_allclose(found.enstrophy, -0.75, atol=1e-5)
         np.testing.assert_allclose(found.structure, 0.75, atol=1e-4)
+        only = np.where(np.arange(9) == 3, 0.25, np.nan)  # |k| = 2.8
+        np.testing.assert_allclose(found.energy_spectrum, only, atol=1e-5)
+
+
+@pytest.mark.parametrize(("grid", "extent"), [((16,), ()), ((12, 16), (3.0, 2.0)), ((8, 6, 5), ())])
+def test_energies_of_all_wavenumbers_add_up(grid: tuple[int, ...], extent: Sequence[float]) -> None:
+    """Parseval, for a field without modes in the corners; a wave is in the shell of its length."""
+    axes, random = len(grid), np.random.default_rng(0)
+    v = random.normal(size=(3, axes, *grid))
+    number, count = metrics.shells(grid, extent)
+    v = jnp.fft.irfftn(jnp.fft.rfftn(v, axes=range(-axes, 0)) * (number < count), s=grid)
+    found = metrics.energy_spectrum(v, axes, extent)
+    assert found.shape == (3, count)
+    np.testing.assert_allclose(found.sum(-1), metrics.energy(v, axes), rtol=1e-5)
+    x = np.indices(grid)[0] / grid[0]
+    wave = jnp.broadcast_to(jnp.cos(2 * 2 * np.pi * x), (axes, *grid))
+    longest = max(extent or grid) / (extent or grid)[0]
+    want = np.where(np.arange(count) == round(2 * longest), axes / 4, 0.0)
+    np.testing.assert_allclose(metrics.energy_spectrum(wave, axes, extent), want, atol=1e-6)
 
 
 @pytest.mark.parametrize(("old", "new"), [(32, 12), (12, 32)])

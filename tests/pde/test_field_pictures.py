@@ -20,7 +20,7 @@ from jaxrl_rollouts.pde.evaluation import Holdout, evaluate
 from jaxrl_rollouts.pde.fieldset import Fields
 from jaxrl_rollouts.pde.objectives import Refiner
 from jaxrl_rollouts.pde.pictures import draw_rollouts, moving_frames
-from jaxrl_rollouts.pde.report import members_rows
+from jaxrl_rollouts.pde.report import measures_row, members_rows
 from jaxrl_rollouts.pde.trained import TrainedEmulator
 
 RED, BLUE = (103, 0, 31), (5, 48, 97)  # the ends of RdBu_r
@@ -115,12 +115,48 @@ def test_all_seeds_are_one_forecast_by_hand() -> None:
     np.testing.assert_array_equal(found.ranks, [[3 * 8, 0, 0]] * 3)  # the truth is below both
     rows = members_rows("adds", found)
     assert rows[1]["after steps"] == 2 and rows[1]["CRPS"] == pytest.approx(2)
-    assert [rows[0][f"rank {k}, %"] for k in range(3)] == [100, 0, 0]
+    assert rows[0]["members"] == 2 and rows[0]["ranks, %"] == "100 0 0"
     # A seed that diverged is no member, and one alone is no ensemble.
     lost = evaluate("lost", arms, jnp.array([1.0, 3.0, jnp.nan]), test._replace(seeds=3))
     np.testing.assert_allclose(lost.crps, found.crps)
     alone = evaluate("alone", arms, jnp.array([1.0, jnp.nan]), test)
     assert alone.leads.size == 0 and members_rows("alone", alone) == []
+
+
+@pytest.mark.parametrize(("steps", "windows"), [(11, 0), (12, 1), (29, 1), (30, 2)])
+def test_a_window_of_the_wells_is_reported_from_its_last_step_on(steps: int, windows: int) -> None:
+    """`rollout[6:12]` takes twelve steps; errors of fields that halve at each step are known."""
+    u = np.random.default_rng(0).normal(size=(3, 1, 1, 64)) * 0.5 ** np.arange(31.0)[:, None, None]
+    fields = Fields(jnp.asarray(u + np.sin(np.arange(64)), jnp.float32), jnp.zeros((3, 0)))
+    found = evaluate("still", persistence(1), (), Holdout(fields, steps))
+    row = measures_row("still", found, 1.0)
+    named = [name for name in row if name.startswith("VRMSE, steps")]
+    assert named == ["VRMSE, steps 6 to 12", "VRMSE, steps 13 to 30"][:windows]
+    if windows:
+        error, truth = u[:, :1] - u[:, 7:13], fields.fields[:, 7:13]
+        want = np.sqrt(np.square(error).mean(-1) / truth.var(-1, ddof=1)).mean()
+        assert row[named[0]].values[0] == pytest.approx(want, rel=1e-4)
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_stochastic_emulator_is_a_forecast_by_its_samples(seeds: int) -> None:
+    """Still fields with unit white noise after each step: of variance k after k steps."""
+    u = jnp.broadcast_to(jnp.sin(jnp.arange(2048.0)), (3, 6, 1, 2048))
+    test = Holdout(Fields(u, jnp.zeros((3, 0))), 5, seeds=seeds)
+
+    def step(params: Any, key: jax.Array, field: jax.Array, given: Any) -> jax.Array:
+        return field + params * jax.random.normal(key, field.shape)
+
+    arms = persistence(1)._replace(step=step, random=True)
+    found = evaluate("noise", arms, jnp.ones(seeds), test)
+    std = np.sqrt([1, 2, 5])
+    # E|x| - E|x - x'| / 2 of normals, and four rollouts of every seed.
+    np.testing.assert_allclose(found.crps, std * (2**0.5 - 1) / np.pi**0.5, rtol=0.05)
+    assert found.ranks.shape == (3, 4 * seeds + 1)
+    # The truth is the median: all members on one side have the probability 2^-M.
+    np.testing.assert_allclose(found.ranks[:, 0] / (3 * 2048), 0.5 ** (4 * seeds), atol=0.01)
+    still = evaluate("still", arms._replace(random=False), jnp.ones(seeds), test)
+    assert still.ranks.shape == ((3, 3) if seeds == 2 else (0, 0))
 
 
 @pytest.mark.slow
