@@ -43,6 +43,7 @@ def inspect(
     import numpy as np
 
     from .files import read
+    from .files.joined import in_short
     from .frames import odd_frames
     from .generate import quality
 
@@ -54,7 +55,7 @@ def inspect(
     each = 8 * int(np.prod(found.shape[2:]))
     looked = min(frames, max(2, BYTES // each))
     values = found.read(slice(0, min(rows, max(1, BYTES // (each * looked)))), slice(0, looked))
-    print(f"{file}: {found.layout}, {count:,} trajectories of {frames} frames")
+    print(f"{in_short(file)}: {found.layout}, {count:,} trajectories of {frames} frames")
     print(f"field        {many} channel(s) on {' x '.join(map(str, space))} points")
     ranges = {"frame time": found.dt[:, None], "extent": found.extent}
     ranges |= {name: values[:, None] for name, values in found.parameters.items()}

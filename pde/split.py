@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,7 +72,7 @@ def with_validation(config: Any, fields: FieldSet) -> tuple[FieldSet, FieldSet |
     return without_last(fields, count)
 
 
-def _read(config: Any, file: str) -> FieldSet:
+def _read(config: Any, file: str | Sequence[Path]) -> FieldSet:
     named = equation(config.equation).name if config.equation else ""
     # Runs of earlier versions have neither `every` nor `channels`.
     found = read(file, config.axes, channels=getattr(config, "channels", ()))

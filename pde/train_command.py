@@ -5,6 +5,8 @@ It is an experiment like the others, so that its runs resume and its reports are
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -267,8 +269,16 @@ def begin(preset: str, given: Callable[[str], str | None]) -> TrainConfig:
     )
 
 
+def stem(file: str) -> str:
+    """What a run is named by: the first of several files, a pattern without its characters."""
+    first = Path(file if os.path.exists(file) else file.partition(",")[0])
+    parts = first.stem, *first.parts[-2::-1]
+    names = (re.sub(r"[*?\[\]]+", "", part).strip("_-.") for part in parts)
+    return next(filter(None, names), "fields")
+
+
 EXPERIMENT = replace(
     TRAIN.experiment(config_type=TrainConfig, presets=PRESETS, run=run),
     begin=begin,
-    title=lambda config: f"{Path(config.file).stem}-{OBJECTIVES.name_of(config.objective)}",
+    title=lambda config: f"{stem(config.file)}-{OBJECTIVES.name_of(config.objective)}",
 )

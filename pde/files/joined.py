@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import glob
+import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import numpy as np
 from jaxrl_rollouts.errors import DataError
 
 from ..fieldset import FieldSet
+from .pdearena import SPLITS
 from .stored import positions
 
 ENDINGS = (".h5", ".hdf5", ".nc", ".npy", ".npz")
@@ -21,16 +24,16 @@ def files_of(name: str | Path) -> list[Path]:
     """The files of a name, a folder, a pattern (`runs/*.hdf5`, `**/*.h5`) or several of those
     with commas between, in order. Of a folder that is split (`part_of`), those to train on."""
     path = Path(name)
-    if "," in str(name) and not path.exists():
+    # os.path: a Path raises where the names of many files are too long for one.
+    if "," in str(name) and not os.path.exists(path):
         return [file for one in str(name).split(",") for file in files_of(one)]
-    if path.is_dir():
-        path = Path(part_of(path, "train") or path)
-        found = sorted(file for file in path.iterdir() if file.suffix in ENDINGS)
+    if os.path.isdir(path):
+        found = part_of(path, "train") or _inside(path)
         if not found:
             expected = f"a file that ends in {', '.join(ENDINGS)}"
             raise DataError(path, "folder", "no file of fields", expected)
         return found
-    if glob.has_magic(str(name)) and not path.exists():
+    if glob.has_magic(str(name)) and not os.path.exists(path):
         found = sorted(map(Path, glob.glob(str(name), recursive=True)))
         if not found:
             raise DataError(path, "pattern", "no file", "files of fields that match it")
@@ -38,13 +41,31 @@ def files_of(name: str | Path) -> list[Path]:
     return [path]
 
 
-def part_of(name: str | Path, split: str) -> str:
-    """A split's folder in one of The Well, with `data/train`, `valid` and `test`, or these alone;
-    "" where there is none."""
+def _inside(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if file.suffix in ENDINGS)
+
+
+def part_of(name: str | Path, split: str) -> list[Path]:
+    """The files of a split: `train`, `valid` or `test`; none of a name that is not split.
+
+    Split are folders with `data/train`, `valid` and `test` (The Well), with these alone, or of
+    files that are all named by them, as PDEArena's `NavierStokes2D_train_1.h5`.
+    """
     for folder in (Path(name) / "data", Path(name)):
-        if (folder / "train").is_dir() and (folder / split).is_dir():
-            return str(folder / split)
-    return ""
+        if os.path.isdir(folder / "train") and os.path.isdir(folder / split):
+            return files_of(folder / split)
+    found = _inside(Path(name)) if os.path.isdir(name) else []
+    parts = [{*re.split("[_.-]", file.stem)} & {*SPLITS} for file in found]
+    if {"train"} not in parts or not all(len(part) == 1 for part in parts):
+        return []
+    return [file for file, part in zip(found, parts, strict=True) if split in part]
+
+
+def in_short(name: str) -> str:
+    """A name as of `files_of`, in messages: of several with commas between the first."""
+    several = name.split(",")
+    more = f" and {len(several) - 1} more" if len(several) > 1 else ""
+    return name if os.path.exists(name) else several[0] + more
 
 
 def joined(sets: Sequence[FieldSet]) -> FieldSet:

@@ -17,7 +17,8 @@ from jaxrl_rollouts.cli.main import main
 from jaxrl_rollouts.cli.options import parse_run
 from jaxrl_rollouts.config_json import from_json, to_json
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.pde import Fno, Mse, Refiner, Resnet, commands
+from jaxrl_rollouts.pde import Fno, Mse, Refiner, Resnet, commands, train_command
+from jaxrl_rollouts.pde.files.joined import part_of
 from jaxrl_rollouts.pde.split import split_files, with_validation
 from jaxrl_rollouts.pde.train_command import TrainConfig
 from jaxrl_rollouts.record.files import write_json_atomically
@@ -101,6 +102,51 @@ def test_of_several_files_each_has_a_part_in_the_test(
     np.testing.assert_array_equal(
         test.parameters["nu"], np.repeat(np.arange(len(rows)), rows)[tested]
     )
+
+
+def test_files_named_by_their_split_are_split(tmp_path: Path) -> None:
+    """As PDEArena's, in one folder, `NavierStokes2D_train_42.h5`."""
+    for i, part in enumerate(("train_1", "train_2", "valid_1", "test_1")):
+        u = np.random.default_rng(i).normal(size=(4, 5, 8))
+        np.savez(tmp_path / f"flow_{part}.npz", u=u)
+    config = TrainConfig(file=str(tmp_path))
+    train, test = split_files(config)
+    training, validation = with_validation(config, train)
+    assert training.parts == (4, 4) and validation is not None
+    assert [part.path.stem for part in (training, validation, test)] == [
+        *("flow_train_1", "flow_valid_1", "flow_test_1")
+    ]
+    assert [file.stem for file in part_of(tmp_path, "train")] == ["flow_train_1", "flow_train_2"]
+    np.savez(tmp_path / "more.npz", u=u)  # of no split: a folder of files
+    assert part_of(tmp_path, "test") == [] and split_files(config)[0].parts == (4, 3, 3, 3, 3)
+
+
+def test_many_files_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Names of several files are longer than a file's may be."""
+    monkeypatch.chdir(tmp_path)
+    names = [f"trajectory_{i:03}.npz" for i in range(40)]
+    for name in names:
+        np.savez(name, u=np.random.default_rng(0).normal(size=(1, 5, 8)))
+    commands.main(["inspect", *names], "pde")
+    first = "trajectory_000.npz and 39 more: array, 40 trajectories of 5 frames"
+    assert capsys.readouterr().out.splitlines()[0] == first
+    assert split_files(TrainConfig(file=",".join(names)))[1].parts == (1,) * 8
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("data/ks.h5", "ks"),
+        ("a/one.h5,b/two.h5", "one"),
+        ("data/nu_*.h5", "nu"),
+        ("sets/**/*.h5", "sets"),
+        ("*.h5", "fields"),
+    ],
+)
+def test_a_run_is_named_by_its_files(file: str, name: str) -> None:
+    assert train_command.EXPERIMENT.title(TrainConfig(file=file)).startswith(name)
 
 
 def test_a_time_between_the_files_frames_is_longer_with_every(tmp_path: Path) -> None:

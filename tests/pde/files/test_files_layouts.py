@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import jax
 import numpy as np
 import pytest
 from fixtures import joined, solved, tiny
@@ -308,6 +309,12 @@ def test_a_parameter_that_differs_between_files_is_a_condition(folder: Path) -> 
     net = tiny()
     fitted = pde.fit("mse", [str(folder / f"d_{i}.npz") for i in (0, 1)], network=net, steps=1)
     assert set(fitted.emulator.conditions) == {"D", "dt"}
+
+
+def test_several_files_left_on_the_disk_train_the_same(folder: Path) -> None:
+    options: Any = {"network": tiny(), "steps": 3}
+    one, two = (pde.fit("mse", folder, stream=s, **options).params for s in ("never", "always"))
+    jax.tree.map(np.testing.assert_array_equal, one, two)
 
 
 def test_files_of_other_fields_are_named(folder: Path) -> None:
