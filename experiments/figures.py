@@ -2,8 +2,7 @@
 
     python -m jaxrl_rollouts.experiments.figures [--format svg] [--out FOLDER]
 
-Names, units and one colour a method stand here once. Pictures of fields and of values over a plane
-are copies from runs, since their arrays are not in the tables.
+Names and one colour a method come from `reports.names`.
 """
 
 from __future__ import annotations
@@ -17,14 +16,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from jaxrl_rollouts.offline.report import COLOURS as AGENTS
 from jaxrl_rollouts.reports import pictures
+from jaxrl_rollouts.reports.names import colour, named
 from jaxrl_rollouts.reports.statistics import iqm
 
 HERE = Path(__file__).parent
 METHODS = ("bc", "base", "mopo", "mobile", "ravl", "edac", "neubay")
-NAMES = {method: method.upper() for method in METHODS} | {"base": "MBPO"}
-COLOURS = {**AGENTS, "edac": "#009E73"}
 
 
 class Evidence:
@@ -36,29 +33,50 @@ class Evidence:
 
     def seeds(self, arm: str, metric: str, *, whole: bool = False) -> np.ndarray:
         """`[seeds]` of an arm's metric, or its one value for all; empty where there is none."""
-        rows = (r for r in self.rows if r["arm"] == arm and r["metric"] == metric)
+        # Some arms end in the number of their row.
+        rows = (r for r in self.rows if r["arm"].partition(", row=")[0] == arm)
+        rows = (r for r in rows if r["metric"] == metric)
         return np.array([float(r["value"]) for r in rows if (r["seed"] == "all") == whole])
 
 
 def estimates() -> Figure:
     """NEUBAY's page: estimated and true value of four methods, every seed."""
-    found, methods = Evidence("neubay"), ("base", "mopo", "ravl", "neubay")
+    methods = ("base", "mopo", "ravl", "neubay")
     figure, (ax,) = pictures.figure(1, 1, width=5.6, height=3.0)
-    for at, method in enumerate(methods):
-        arm = f"promises: results: {method}"
-        values = found.seeds(arm, "estimated value"), found.seeds(arm, "true value")
-        shown = (values[0], -0.15, "o"), (values[1], 0.15, "s")
-        for values, aside, marker in shown:
-            face = COLOURS[method] if marker == "o" else "none"
-            x = np.full(len(values), at + aside)
-            ax.plot(x, values, marker, color=COLOURS[method], markerfacecolor=face, markersize=6)
-            ax.plot([at + aside], [iqm(values)], "_", color=COLOURS[method], markersize=20)
-    ax.plot([], [], "o", color="#555555", label="critics' estimate")
-    ax.plot([], [], "s", color="#555555", markerfacecolor="none", label="true value")
+    pairs(ax, Evidence("neubay"), {named(m): f"promises: results: {m}" for m in methods})
     ax.legend()
-    ax.set_xticks(range(len(methods)), [NAMES[m] for m in methods])
     ax.set_ylabel("discounted value at the start")
     ax.set_title("HalfCheetah, 4 seeds; bars: interquartile mean")
+    return figure
+
+
+def pairs(ax: Axes, found: Evidence, arms: Mapping[str, str]) -> None:
+    """Estimated (filled) and true values (open) of each seed, arms by label."""
+    for at, (label, arm) in enumerate(arms.items()):
+        for metric, aside, marker in (("estimated value", -0.15, "o"), ("true value", 0.15, "s")):
+            values, shade = found.seeds(arm, metric), colour(label)
+            face, x = shade if marker == "o" else "none", np.full(len(values), at + aside)
+            ax.plot(x, values, marker, color=shade, markerfacecolor=face, markersize=5)
+            ax.plot(x[:1], [iqm(values)], "_", color=shade, markersize=18)
+    ax.plot([], [], "o", color="#555555", label="critics' estimate")
+    ax.plot([], [], "s", color="#555555", markerfacecolor="none", label="true value")
+    ax.set_xticks(range(len(arms)), list(arms))
+    ax.set_xlim(-0.5, len(arms) - 0.5)
+
+
+def exact_model() -> Figure:
+    """The toy's page: estimated and true value with the exact model, by rollout length."""
+    arms = {"MBPO": "base", "true values\nat the edge": "oracle patch", "RAVL": "ravl 10, 1"}
+    lengths, found = (4, 6, 8), Evidence("edge_of_reach_toy")
+    titles = tuple(f"rollouts of k = {k} steps" for k in lengths)
+    figure, axes = pictures.figure(1, 3, width=2.6, height=3.0, titles=titles, sharey=True)
+    for ax, k in zip(axes, lengths, strict=True):
+        start = "edge_of_reach_toy: after training"
+        pairs(ax, found, {name: f"{start}: {arm}, k={k}" for name, arm in arms.items()})
+        ax.axhline(100, color="black", linestyle="--", linewidth=0.8, label="highest possible")
+        ax.set_yscale("symlog", linthresh=100)
+    axes[0].set_ylabel("discounted value at the start")
+    pictures.legend(figure, axes)
     return figure
 
 
@@ -74,12 +92,11 @@ def returns() -> Figure:
     for ax, run in zip(axes, sets.values(), strict=True):
         for at, method in enumerate(methods):
             values = found.seeds(f"{run}: results: {method}", "mean of the last evaluations")
-            dots(ax, at, values, COLOURS[method])
+            dots(ax, at, values, colour(method))
         (data,) = found.seeds(f"{run}: results: behaviour", "return", whole=True)
         ax.axhline(data, color="#777777", linestyle="--", label="data")
-        ax.set_xticks(range(len(methods)), [NAMES[m] for m in methods], fontsize=7)
-        ax.set_ylim(bottom=0)
-        ax.set_xlim(-0.5, len(methods) - 0.5)
+        ax.set_xticks(range(len(methods)), [*map(named, methods)], fontsize=7)
+        ax.set(ylim=(0, None), xlim=(-0.5, len(methods) - 0.5))
         ax.legend(loc="lower right")
     axes[0].set_ylabel("undiscounted return")
     return figure
@@ -91,11 +108,12 @@ def policy_value() -> Figure:
     titles = ("Critics", "Rollouts in the models")
     figure, axes = pictures.figure(1, 2, width=3.4, height=3.0, titles=titles)
     for ax, metric in zip(axes, ("by critics", "by models"), strict=True):
-        for method, name in NAMES.items():
+        for method in METHODS:
             arm = f"{run}: value of policies: {method}"
             true, estimate = found.seeds(arm, "true value"), found.seeds(arm, metric)
             if len(estimate):
-                ax.plot(true, estimate, "o", color=COLOURS[method], label=name, markersize=5)
+                style = {"color": colour(method), "label": named(method), "markersize": 5}
+                ax.plot(true, estimate, "o", **style)
         ax.axline((100, 100), slope=1, color="black", linestyle=":", linewidth=0.8)
         ax.set_xlabel("true discounted value")
     axes[0].set_ylabel("estimated value")
@@ -113,17 +131,36 @@ def refinement() -> Figure:
     }
     figure, (ax,) = pictures.figure(1, 1, width=4.6, height=2.8)
     for at, run in enumerate(cases.values()):
-        mse, refiner = (
-            found.seeds(f"{run}: rollouts: {m}", "T(0.8), mean curve") for m in ("mse", "refiner")
-        )
-        dots(ax, at, refiner / mse, "#009E73")
+        arms, metric = [f"{run}: rollouts: {m}" for m in ("mse", "refiner")], "T(0.8), mean curve"
+        mse, refiner = (found.seeds(arm, metric) for arm in arms)
+        dots(ax, at, refiner / mse, colour("refiner"))
         ax.annotate(f"n = {len(mse)}", (at, 1.12), ha="center", fontsize=8)
     ax.axhline(1.0, color="black", linestyle="--", linewidth=0.8, label="MSE training")
     ax.set_xticks(range(len(cases)), list(cases), fontsize=8)
-    ax.set_ylim(0.58, 1.16)
-    ax.set_xlim(-0.4, len(cases) - 0.6)
-    ax.set_ylabel("rollout time over MSE's")
+    ax.set(ylim=(0.58, 1.16), xlim=(-0.4, len(cases) - 0.6), ylabel="rollout time over MSE's")
     ax.legend(loc="lower right")
+    return figure
+
+
+def spectra() -> Figure:
+    """PDE-Refiner's page: errors of a step, and late amplitudes, by wavenumber."""
+    found, run = Evidence("refiner"), "ks_refiner/standardised"
+    titles = ("Error after one step", "Late in the rollout")
+    figure, axes = pictures.figure(1, 2, width=3.6, height=2.8, titles=titles)
+    bands, numbers = ("1-7", "12-19", "20 and above"), (4, 8, 10, 12, 14, 15, 16, 20)
+    late = [f"wavenumber {k}" for k in numbers]
+    tables = ("one-step error by wavenumber", bands), ("late amplitude over the truth's", late)
+    for ax, (table, metrics), x in zip(axes, tables, (range(3), numbers), strict=True):
+        for method in ("mse", "refiner"):
+            arm = f"{run}: {table}: {method}"
+            values = np.stack([found.seeds(arm, metric) for metric in metrics], 1)
+            pictures.curve_with_band(ax, x, values, method)
+        ax.set(yscale="log", xlabel="wavenumber, waves along the domain")
+    axes[0].set_xticks(range(3), ("1-7", "12-19", "≥ 20"))
+    axes[0].set_ylabel("mean amplitude of the error, |rfft|")
+    axes[1].axhline(1.0, color="black", linestyle="--", linewidth=0.8, label="truth")
+    axes[1].set_ylabel("amplitude over the truth's")
+    pictures.legend(figure, axes)
     return figure
 
 
@@ -138,6 +175,8 @@ FIGURES: Mapping[str, Callable[[], Figure]] = {
     "ravl_mujoco": returns,
     "policy_value": policy_value,
     "refiner": refinement,
+    "refiner_spectra": spectra,
+    "edge_of_reach_toy": exact_model,
 }
 
 

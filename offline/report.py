@@ -5,7 +5,7 @@ Cells are those of trained agents: their histories hold what `evaluator` records
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from jaxrl_rollouts.compare.grid import Cell
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.record.history import History
 from jaxrl_rollouts.reports import pictures
+from jaxrl_rollouts.reports.names import colour
 from jaxrl_rollouts.reports.report import Report
 
 from .arms import of_arm
@@ -29,16 +30,6 @@ from .training import Best
 from .worlds.fit import FittedDataset
 from .worlds.quality import LEVELS, Quality
 
-# The colour of a method, the same in every picture of agents.
-COLOURS: Mapping[str, str] = {
-    "base": "#D55E00",
-    "mopo": "#E69F00",
-    "mobile": "#CC79A7",
-    "ravl": "#0072B2",
-    "neubay": "#56B4E9",
-    "behaviour": "#777777",
-    "bc": "#222222",
-}
 STEPS = (1, 5, 20, 50)
 EXPLODED = 2000.0
 COLUMNS = {
@@ -60,11 +51,6 @@ WORLD = (
     'Errors: open loop, median, in standard deviations of the data; "if nothing changed" is a '
     "model that predicts no change. Inside 90 % interval: share of held-out outcomes."
 )
-
-
-def colour(name: str) -> str:
-    """The colour of what begins with a name of `COLOURS`; others get one of the palette."""
-    return pictures.colour(name, COLOURS)
 
 
 def holdout(history: History, ensemble: EnsembleConfig) -> dict[str, Any]:
@@ -235,7 +221,7 @@ def draw_training(
             "earned from there by the behaviour, discounted."
         )
         with picture(report, f"training-{slug(name)}", caption, title=name, width=4.6) as (ax,):
-            curves(ax, cells, "estimated_value", colours=COLOURS)
+            curves(ax, cells, "estimated_value")
             level(ax, behaviour(setting, discount).mean(), "behaviour", **_BEHAVIOUR)
             ax.set_ylabel("discounted value from the start")
         return
@@ -249,8 +235,8 @@ def draw_training(
         left,
         right,
     ):
-        curves(left, cells, "return", colours=COLOURS)
-        curves(right, cells, "estimated_value", colours=COLOURS)
+        curves(left, cells, "return")
+        curves(right, cells, "estimated_value")
         steps, earned = cell.curve("discounted_return")
         lone = "x" if len(steps) == 1 else ""  # a line of one point is not to be seen
         middle, shade = np.median(earned, 0), colour(method)
@@ -272,6 +258,6 @@ def draw_learning(report: Report, setting: Source, method: str, cell: Cell) -> N
     """Return while training on one dataset."""
     name, caption = setting.dataset.name, "Return of the mean action while training."
     with picture(report, f"learning-{slug(name)}", caption, title=name, width=4.6) as (ax,):
-        curves(ax, {method: cell}, "return", colours=COLOURS)
+        curves(ax, {method: cell}, "return")
         level(ax, behaviour(setting).mean(), "behaviour", **_BEHAVIOUR)
         ax.set_ylabel("return in the true environment")

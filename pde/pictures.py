@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from jaxrl_rollouts.compare.draw import picture
-from jaxrl_rollouts.reports.pictures import colour
+from jaxrl_rollouts.reports.names import colour, named
 from jaxrl_rollouts.reports.report import Report
 
 from .evaluation import Holdout
@@ -51,7 +51,7 @@ def draw_rollouts(
             for ax, values, most in ((left, field, limit), (right, field - truth, error)):
                 ax.imshow(values.T, vmin=-most, vmax=most, **style)
                 ax.grid(visible=False)
-            left.set_ylabel(f"{name}, x", fontsize=8)
+            left.set_ylabel(f"{named(name)}, x", fontsize=8)
         for ax in axes[-2:]:
             ax.set_xlabel(clock)
         axes[0].figure.colorbar(axes[0].images[0], ax=axes[::2], shrink=0.6, pad=0.01)
@@ -66,7 +66,7 @@ def draw_frames(
     clock: str,
 ) -> None:
     """Frames of the truth, of predictions and of their errors, `[T, *space]` each."""
-    name, first = next(iter(rollouts.items()))
+    name, first = next((named(key), field) for key, field in rollouts.items())
     caption = f"Truth, {name} and its error, frame by frame; the error on a scale of its own."
     panels = {"truth": truth, name: first, "error": first - truth}
     report.animation("moving", moving_frames(panels, dt, clock), caption)
@@ -77,7 +77,7 @@ def draw_frames(
     at = sorted({int(t) for t in np.geomspace(1, len(truth), FRAMES).round()})
     rows = {"truth": truth}
     for name, field in rollouts.items():
-        rows |= {name: field, f"{name}, error": field - truth}
+        rows |= {named(name): field, f"{named(name)}, error": field - truth}
     rows = {name: _in_plane(values) for name, values in rows.items()}
     limits = {name: largest(truth) for name in rows}
     limits |= {name: largest(values) for name, values in rows.items() if name.endswith("error")}
@@ -144,8 +144,6 @@ def draw_spectra(
     report: Report,
     spectra: Mapping[str, tuple[np.ndarray, np.ndarray]],
     true_late: np.ndarray,
-    *,
-    colours: Mapping[str, str] | None = None,
 ) -> None:
     """Error after a step, and amplitudes late in the rollout, over the wavenumber.
 
@@ -161,13 +159,13 @@ def draw_spectra(
     numbers = np.arange(1, len(true_late))
     with picture(report, "spectra", caption, titles=titles) as (left, right):
         for name, both in spectra.items():
-            shade = colour(name, colours)
+            shade = colour(name)
             for ax, amplitudes in zip((left, right), both, strict=True):
                 low, middle, high = np.quantile(amplitudes[:, 1:], (0.0, 0.5, 1.0), axis=0)
-                ax.semilogy(numbers, middle, line(name), color=shade, label=name)
+                ax.semilogy(numbers, middle, line(name), color=shade, label=named(name))
                 ax.fill_between(numbers, low, high, color=shade, alpha=0.2, linewidth=0)
         right.semilogy(numbers, true_late[1:], color="black", linestyle="--", label="truth")
         right.set_ylim(bottom=max(float(true_late[1:].min()), 1e-7) / 3)
         for ax in (left, right):
-            ax.set_xlabel("wavenumber (waves along the longest axis)")
-        left.set_ylabel("mean |rfft|")
+            ax.set_xlabel("wavenumber, waves along the longest axis")
+        left.set_ylabel("mean amplitude, |rfft|")

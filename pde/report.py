@@ -18,14 +18,6 @@ from .fitting import Fitted
 from .pictures import draw_rollouts, draw_spectra, line
 from .trained import TrainedEmulator
 
-COLOURS = {
-    "persistence": "#888888",
-    "linear": "#E69F00",
-    "solver": "#CC79A7",
-    "mse": "#0072B2",
-    "refiner": "#009E73",
-}
-
 
 def make_report(
     report: Report,
@@ -71,7 +63,7 @@ def make_report(
     _draw_correlation(report, data, drawn, clock)
     _draw_validation(report, fitted, name)
     spectra = {name: (arm.first_error[:, -1], arm.late) for name, arm in drawn.items()}
-    draw_spectra(report, spectra, late, colours=COLOURS)
+    draw_spectra(report, spectra, late)
     _note(report, own, train, data)
     for seed, iteration in sorted(fitted.trained.diverged.items()):
         steps = iteration * fitted.training.per_iteration
@@ -203,7 +195,7 @@ def _draw_validation(report: Report, fitted: Fitted, name: str) -> None:
     errors = np.delete(errors, list(fitted.trained.diverged), 1)
     made, (ax,) = figure(1, 1, titles=("Validation",))
     steps = at * fitted.training.per_iteration
-    curve_with_band(ax, steps, errors.T, name, colours=COLOURS)
+    curve_with_band(ax, steps, errors.T, name)
     ax.set_yscale("log")
     ax.set_xlabel("gradient steps")
     ax.set_ylabel("error of a step, standard deviations")
@@ -225,7 +217,7 @@ def _draw_correlation(
     made, (left, right) = figure(1, 2, titles=("Correlation with the truth", "NRMSE"))
     at = data.dt * np.arange(1, data.steps + 1)
     for name, arm in arms.items():
-        style: dict[str, Any] = {"colours": COLOURS, "linestyle": line(name)}
+        style: dict[str, Any] = {"linestyle": line(name)}
         curve_with_band(left, at, arm.correlation.mean(2), name, **style)
         curve_with_band(right, at, arm.nrmse.mean(2), name, **style)
     left.axhline(0.8, color="black", linestyle=":", linewidth=0.8)

@@ -1,4 +1,4 @@
-"""Quality of synthetic transitions: marginals and dynamics (SynthER, section 3)."""
+"""Quality of synthetic transitions: distance of distributions, and error of the dynamics."""
 
 from __future__ import annotations
 
@@ -17,18 +17,6 @@ def table(transitions: Transitions) -> np.ndarray:
     columns = (t.observations, t.actions, t.rewards, t.next_observations, t.terminations)
     wide = [np.asarray(column, np.float64) for column in columns]
     return np.concatenate([c[:, None] if c.ndim == 1 else c for c in wide], 1)
-
-
-def marginal_score(real: np.ndarray, synthetic: np.ndarray) -> float:
-    """Mean over columns of one minus the Kolmogorov-Smirnov distance; 1 is best.
-
-    Args:
-        real, synthetic: `[N, F]` and `[M, F]`.
-    """
-    from scipy.stats import ks_2samp
-
-    columns = zip(real.T, synthetic.T, strict=True)
-    return float(np.mean([1.0 - ks_2samp(a, b, method="asymp").statistic for a, b in columns]))
 
 
 class DynamicsError(NamedTuple):

@@ -220,7 +220,7 @@ def draw_arms(report: Report, grid: Grid) -> None:
                 curve_with_band(ax, TEST_ARMS, cell[name], label, colour_name=shade)
             best = np.maximum(TEST_ARMS, KNOWN)
             ax.plot(TEST_ARMS, best, "k:", linewidth=1.0, label="always the better arm")
-            ax.set_xlabel("what the unknown arm pays")
+            ax.set_xlabel("mean reward of the arm without data")
         axes[0].set_ylabel("reward per pull")
 
 

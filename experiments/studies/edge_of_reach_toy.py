@@ -121,9 +121,9 @@ def _plane_axes(ax: Axes, reach: Reach) -> np.ndarray:
 def draw_values(report: Report, config: Config, grid: Grid) -> None:
     """Values over the plane: base, patched base, RAVL's last arm, and the optimum."""
     last, reach = list(grid)[-1], Reach(config.half_width, config.horizons[-1])
-    names = {BASE: BASE, PATCHED: "base + oracle at the edge", last: last}
+    names = {BASE: "MBPO", PATCHED: "MBPO, true values at the edge", last: last.upper()}
     maps = {title: np.median(grid[method]["map"], axis=0) for method, title in names.items()}
-    maps["V* (exact)"] = optimum(config, SQUARE)
+    maps["optimum"] = optimum(config, SQUARE)
     palette = matplotlib.colormaps["viridis"].with_extremes(over=IMPOSSIBLE)
     style = {"cmap": palette, "norm": Normalize(0, 100), "shading": "nearest", "rasterized": True}
     caption = (
@@ -135,11 +135,12 @@ def draw_values(report: Report, config: Config, grid: Grid) -> None:
         for ax, values in zip(axes, maps.values(), strict=True):
             axis = _plane_axes(ax, reach)
             shown = ax.pcolormesh(axis, axis, values.T, **style)
-            ax.set_xlabel(f"highest: {values.max():.0f}")
+            ax.set_xlabel(f"x\nhighest value: {values.max():.3g}")
+        axes[0].set_ylabel("y")
         for ax in axes[1:]:
             ax.set_yticklabels([])
         bar = axes[0].figure.colorbar(shown, ax=axes, extend="max", shrink=0.85, pad=0.01)
-        bar.set_label("value (orange: more than\nany policy can earn)")
+        bar.set_label("estimated value (orange:\nmore than any policy earns)")
 
 
 EXPERIMENT = LISTINGS["edge_of_reach_toy"].experiment(

@@ -207,8 +207,9 @@ def add_claims(report: Report, config: Config, grid: Grid) -> None:
 def draw(report: Report, config: Config, grid: Grid) -> None:
     at, cells = np.asarray(config.coefficients), grid.at(setting="alone")
     rules = list(dict.fromkeys(rule for rule, _ in cells))
+    shown = [rule.replace("calibrated", "inside the denoiser") for rule in rules]
     title = "Guided samples against the product (N(0, 1) data, N(1, 1) policy)"
-    panels: dict[str, Any] = {"titles": (*rules, *[""] * len(rules)), "columns": len(rules)}
+    panels: dict[str, Any] = {"titles": (*shown, *[""] * len(rules)), "columns": len(rules)}
     panels |= {"sharex": True, "width": 2.9, "height": 2.3}
     with picture(report, "moments", MOMENTS, title=title, **panels) as axes:
         for i, ax in enumerate(axes):
@@ -217,7 +218,9 @@ def draw(report: Report, config: Config, grid: Grid) -> None:
                 curve_with_band(ax, at, cell["moments"][..., j], f"{n} steps", colour_name=shade)
             ax.plot(at, product("alone", at)[j], "k--", label="product", linewidth=1.2)
             ax.set_xscale("log")
-            ax.set(ylabel=("mean", "spread")[j], xlabel="guidance coefficient" if j else "")
+            ax.set(
+                ylabel=("mean", "standard deviation")[j], xlabel="guidance coefficient" if j else ""
+            )
 
 
 PRESETS = {

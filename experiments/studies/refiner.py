@@ -21,7 +21,6 @@ from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 
 from ..catalogue import LIPPE, LISTINGS
-from ..kit.colours import COLOURS
 from . import ks
 
 METHODS = ("mse", "pushforward", "correction", "refiner")
@@ -80,7 +79,7 @@ def run(config: KsConfig, context: RunContext) -> Report:
     if {"mse", "refiner"} <= set(cells):
         _claims(report, study, cells, true_late)
     spectra = {n: (c["first_error", :, -1], c["late"]) for n, c in cells.trained.items()}
-    draw_spectra(report, spectra, true_late, colours=COLOURS)
+    draw_spectra(report, spectra, true_late)
     report.note(
         f"{study.test.trajectories} test trajectories, {study.steps} steps of {data.test.dt:g}. "
         "The mean-curve time is the paper's: how long the correlation averaged over trajectories "

@@ -106,10 +106,12 @@ def execute(
     from .. import processes
     from ..record.loggers import make_loggers
     from ..record.provenance import Clock
+    from ..reports.pictures import formats
     from ..reports.report import publish
     from ..reports.text import write_pages
     from .longer import advice
 
+    formats()  # a wrong one is named before the training
     first = processes.first()
     progress, publish_to = progress and first, publish_to if first else None
     with _holding(folder):

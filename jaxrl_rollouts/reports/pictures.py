@@ -8,7 +8,7 @@ report.picture("returns", figure, "Return of the policy while it trains")
 from __future__ import annotations
 
 import io
-import zlib
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,16 +17,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 from PIL import Image
 
+from ..configs import unknown
 from ..record.files import replacing
+from .names import PALETTE, SHOWN, colour, named
 from .statistics import STATISTICS, Summary, iqm, spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, without its yellow (too pale on white): distinct for all common kinds
-# of colour vision.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -46,21 +45,9 @@ DPI = 150
 MAX_BYTES = 200_000
 INSIDE = 4  # entries of a legend that leave room for curves
 ENTRY = 1.1  # inches that one takes
-
-
-def colour(name: str, known: Mapping[str, str] | None = None) -> str:
-    """The colour of a name: the same in every figure, whatever else is drawn beside it.
-
-    Two names may share one; `curve_with_band` then gives the later one another.
-
-    Args:
-        name: name of a method, a source of data, ...
-        known: beginning of a name -> colour; other names get one of the palette.
-    """
-    for beginning, shade in (known or {}).items():
-        if name.lower().startswith(beginning):
-            return shade
-    return PALETTE[zlib.crc32(name.encode()) % len(PALETTE)]
+FORMATS = "JAXRL_ROLLOUTS_PICTURES"  # variable of the environment: formats to write beside PNG
+# Without dates and random names, so that the same figure gives the same bytes.
+VECTOR = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 def _unlike(ax: Axes, shade: str, label: str, linestyle: str) -> str:
@@ -118,9 +105,9 @@ def curve_with_band(
         ax: where.
         x: `[points]`.
         values: `[seeds, points]`; points with a non-finite seed leave a gap. One seed: no band.
-        label: for the legend; also decides the colour.
+        label: a key of `names.SHOWN`, whose name is shown, or any text; also decides the colour.
         colour_name: a matplotlib colour instead.
-        colours: known labels and theirs; see `colour`.
+        colours: further labels and theirs; see `names.colour`.
         linestyle: matplotlib's.
     """
     array, points = np.asarray(values, np.float64), np.asarray(x)
@@ -129,7 +116,8 @@ def curve_with_band(
             f"values: found shape {array.shape}, expected [seeds, points] with x {points.shape}"
         )
     shade = colour_name or colour(label, colours)
-    if colour_name is None and not label.lower().startswith(tuple(colours or ())):
+    asked, label = colour_name or label in {*SHOWN, *(colours or ())}, named(label)
+    if not asked:
         shade = _unlike(ax, shade, label, linestyle)
     centre = np.where(np.isfinite(array).all(0), iqm(array, axis=0), np.nan)
     lone = np.isfinite(centre).sum() == 1  # a line of one point is not to be seen
@@ -180,7 +168,7 @@ def intervals(
                 va="center",
                 color=shade,
             )
-    ax.set_yticks(range(len(rows)), list(rows))
+    ax.set_yticks(range(len(rows)), map(named, rows))
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.grid(axis="y", visible=False)
     ax.set_xlabel(xlabel)
@@ -209,8 +197,30 @@ def legend(made: Figure, axes: Sequence[Axes], *, columns: int = 6) -> None:
         drawn.remove()
 
 
+def formats() -> list[str]:
+    """Formats to write beside PNG, by the variable `JAXRL_ROLLOUTS_PICTURES`: svg, pdf.
+
+    Raises:
+        ConfigError: it names another one.
+    """
+    asked = [name.strip() for name in os.environ.get(FORMATS, "").split(",") if name.strip()]
+    for name in asked:
+        if name not in VECTOR:
+            raise unknown(FORMATS, name, VECTOR)
+    return asked
+
+
 def save_png(made: Figure, path: Path) -> Path:
-    """Write a PNG atomically; in 256 colours, then smaller, if it would exceed 200 kB."""
+    """Write a PNG atomically; in 256 colours, then smaller, if it would exceed 200 kB.
+
+    The formats asked for with `JAXRL_ROLLOUTS_PICTURES` lie beside it.
+    """
+    from matplotlib import rc_context
+
+    for name in formats():
+        with rc_context({"svg.hashsalt": path.stem}):
+            made.savefig(buffer := io.BytesIO(), format=name, metadata=VECTOR[name])
+        _write(buffer, path.with_suffix(f".{name}"))
     dpi = DPI
     while True:
         buffer = io.BytesIO()

@@ -26,17 +26,19 @@ from .tasks import FINISHED, finished_report, read_status, run_folder
 from .watch import Watch
 
 SCORES = "jaxrl_rollouts.scores"  # entry-point group of functions (dataset, return) -> score
-PLACES = ("", "experiments/suites/")
+SUITES = Path("experiments/suites")
+# Of the working directory, then of a checkout that is installed (`pip install -e`).
+PLACES = (Path(), SUITES, Path(__file__).parents[1] / SUITES)
 POLICY = "policy/policy.json"  # that of the last step; policy-best was chosen by its return
 
 
 def find_suite(name: str) -> Path:
     """The file of a suite: a path, or the name of one in experiments/suites."""
     for place in PLACES:
-        for path in (Path(f"{place}{name}"), Path(f"{place}{name}.toml")):
+        for path in (place / name, place / f"{name}.toml"):
             if path.is_file():
                 return path
-    known = sorted(path.stem for path in Path(PLACES[-1] or ".").glob("*.toml"))
+    known = sorted({path.stem for place in PLACES[1:] for path in place.glob("*.toml")})
     expected = "a suite's TOML file" + (f", or one of {', '.join(known)}" if known else "")
     raise ConfigError("bench", name, expected)
 
@@ -185,21 +187,31 @@ def status(suite: tyro.conf.Positional[str], table: Path | None = None) -> None:
 
 
 def table(
-    suite: tyro.conf.Positional[str], table: Path | None = None, page: Path | None = None
+    suite: tyro.conf.Positional[str],
+    table: Path | None = None,
+    beside: tuple[Path, ...] = (),
+    page: Path | None = None,
 ) -> None:
     """Build the page and the performance profile from the table.
 
     Args:
         suite: a file, or a name in experiments/suites.
         table: the CSV file; left out, experiments/evidence/SUITE.csv.
-        page: the Markdown file; left out, experiments/results/SUITE.md.
+        beside: CSV files of yours, whose cells are shown beside those of the table.
+        page: the Markdown file; left out, experiments/results/SUITE.md, or with tables of yours
+            SUITE.md in the working directory.
     """
     from . import bench_page, ranks_page
 
     path = find_suite(suite)
     asked = read_suite(path)
-    cells = curves_of(read_table(table or place_of(path, "evidence", ".csv")), asked)
-    place = page or place_of(path, "results", ".md")
+    rows = read_table(table or place_of(path, "evidence", ".csv"))
+    for file in beside:
+        if not file.is_file():
+            raise ConfigError("--beside", str(file), "a table that `bench run` wrote")
+        rows = merged(rows, read_table(file))
+    place = page or (Path(f"{path.stem}.md") if beside else place_of(path, "results", ".md"))
+    cells = curves_of(rows, asked)
     if asked.metrics:
         text = ranks_page.page(asked, path.stem, cells)
     else:

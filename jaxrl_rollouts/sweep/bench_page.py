@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..reports.pictures import figure, save_png
+from ..reports.names import colour
+from ..reports.pictures import figure, legend, save_png
 from ..reports.statistics import bootstrap_interval, iqm, spread, spread_name
 from .suite import Suite
 from .table import Curves, final, result
@@ -166,21 +167,21 @@ def _aggregates(
 def _values(
     suite: Suite, datasets: Sequence[str], methods: Sequence[str], cells: Cells
 ) -> list[str]:
-    """What critics estimate and what their policies earn, discounted."""
-    lines = ["| dataset | method | estimated | true | minutes |", "|---|---|--:|--:|--:|"]
+    """What critics, and world models where a cell has any, estimate, and what policies earn."""
+    columns = {"estimated": "estimated_value", "imagined": "imagined_value", "true": "true_value"}
+    if not any(columns["imagined"] in cell.metrics for cell in cells.values()):
+        del columns["imagined"]
+    lines = [f"| dataset | method | {' | '.join(columns)} | minutes |"]
+    lines.append("|---|---|" + "--:|" * (len(columns) + 1))
     for dataset in datasets:
         for method in methods:
             if (dataset, method) not in cells:
                 continue
             cell = cells[dataset, method]
-            estimated, true = (
-                final(cell, metric, suite.last) for metric in ("estimated_value", "true_value")
-            )
-            shown = [f"{x.mean():.4g}" if np.isfinite(x).all() else "" for x in (estimated, true)]
-            minutes = f"{cell.seconds / 60:.0f}"
-            lines.append(
-                f"| {dataset} | {suite.title(method)} | {shown[0]} | {shown[1]} | {minutes} |"
-            )
+            values = [final(cell, metric, suite.last) for metric in columns.values()]
+            shown = [f"{x.mean():.4g}" if np.isfinite(x).all() else "" for x in values]
+            shown = [dataset, suite.title(method), *shown, f"{cell.seconds / 60:.0f}"]
+            lines.append(f"| {' | '.join(shown)} |")
     return lines
 
 
@@ -198,18 +199,22 @@ def draw_profile(path: Path, suite: Suite, cells: Cells, thresholds: int = 200) 
     Returns:
         Whether there was anything to draw.
     """
-    scores = complete(suite, next(iter(together(suite).values())), suite.methods, cells)
+    methods = dict.fromkeys([*suite.methods, *(method for _, method in cells)])
+    scores = complete(suite, next(iter(together(suite).values())), methods, cells)
     if not scores:
         return False
     highest = max(float(x.max()) for x in scores.values())
     lowest = min(0.0, *(float(x.min()) for x in scores.values()))
     levels = np.linspace(lowest, highest, thresholds)
-    drawn, (ax,) = figure(1, 1, titles=("Share of runs above a score",))
+    size = {"width": 5.2, "height": 3.0}
+    drawn, (ax,) = figure(1, 1, titles=("Share of runs above a score",), **size)
     for method, values in scores.items():
         share = (values.reshape(-1)[None] > levels[:, None]).mean(1)
-        ax.step(levels, share, where="post", label=suite.title(method))
+        name = str(suite.methods.get(method, {}).get("method", method))
+        style = {"color": colour(name), "linestyle": "-" if name == method else "--"}
+        ax.step(levels, share, where="post", label=suite.title(method), **style)
     ax.set_xlabel("normalised score")
     ax.set_ylabel("share of seeds and datasets")
-    ax.legend(fontsize=8)
+    legend(drawn, [ax], columns=4)
     save_png(drawn, path)
     return True

@@ -36,6 +36,7 @@ METRICS = {
     "estimated_value": "estimated_value",
     "discounted_return": "true_value",
 }
+IMAGINED = "imagined value"  # number of a report: that of the last policies in world models
 DIGITS = 6
 Row = Mapping[str, str]
 Score = Callable[[str, float], float | None]
@@ -139,8 +140,12 @@ def rows_of(folder: Path, cell: Cell, score: Score, suite: Suite | None = None) 
         value = score(cell.dataset, float(row["value"]))
         if value is not None:
             found.append({**row, "metric": "score", "value": f"{value:.{DIGITS}g}"})
+    step = str(cell.options.get("steps", 0))
+    if IMAGINED in report.numbers:
+        for seed, value in enumerate(report.numbers[IMAGINED].values):
+            row = {"seed": f"{seed}", "metric": "imagined_value", "value": f"{value:.{DIGITS}g}"}
+            found.append({**about, **row, "step": step})
     if suite is not None:
-        step = str(cell.options.get("steps", 0))
         found += [
             {**about, **row, "step": step} for row in _reported(report, suite, cell.row, True)
         ]

@@ -9,9 +9,10 @@ import numpy as np
 
 from jaxrl_rollouts.compare.draw import picture
 from jaxrl_rollouts.compare.grid import Cell
+from jaxrl_rollouts.reports.names import colour
 from jaxrl_rollouts.reports.report import Report
 
-from ..report import colour, holdout
+from ..report import holdout
 from ..task import Source, slug
 from .posterior import Posterior
 

@@ -34,7 +34,7 @@ def test_a_picture_has_a_panel_per_title_and_hides_the_others() -> None:
     np.testing.assert_allclose(line.get_xdata(), [10, 20])
     np.testing.assert_allclose(line.get_ydata(), [9.0, 18.0])  # iqm of two seeds, 3 times
     texts = [text.get_text() for text in drawn.legends[0].get_texts()]
-    assert texts == ["ravl", "base", "optimum"]
+    assert texts == ["RAVL", "MBPO", "optimum"]
     assert made.pictures["p"].caption == "Caption."
 
 
@@ -47,4 +47,4 @@ def test_nothing_to_name_is_no_legend() -> None:
 def test_a_diverged_cell_is_left_out() -> None:
     _, (ax,) = figure()
     draw.curves(ax, {"base": Cell(diverged=True, seeds=2), "ravl": cell(1.0)}, "return")
-    assert [line.get_label() for line in ax.lines] == ["ravl"]
+    assert [line.get_label() for line in ax.lines] == ["RAVL"]

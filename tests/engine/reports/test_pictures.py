@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.reports import pictures
 from jaxrl_rollouts.reports.statistics import iqm, summarize
 
@@ -49,7 +50,7 @@ def test_interval_bars_show_interval_and_divergence() -> None:
     assert bar.get_x() == pytest.approx(low)  # type: ignore[attr-defined]
     assert bar.get_width() == pytest.approx(high - low)  # type: ignore[attr-defined]
     assert [t.get_text() for t in ax.texts] == ["diverged"]
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["ravl", "base"]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["RAVL", "MBPO"]
 
 
 def test_heavy_pictures_stay_small_and_same_figures_same_bytes(tmp_path: Path) -> None:
@@ -67,6 +68,28 @@ def test_heavy_pictures_stay_small_and_same_figures_same_bytes(tmp_path: Path) -
     assert picture.ndim == 3
     assert picture.shape[1] < 5 * pictures.DPI, "it was too heavy at first"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.png", "b.png"]
+
+
+def test_vector_files_beside_png_on_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def draw(name: str) -> Path:
+        figure, (ax,) = pictures.figure()
+        pictures.curve_with_band(ax, range(3), np.eye(3), "base")
+        pictures.legend(figure, [ax])
+        return pictures.save_png(figure, tmp_path / name / "a.png")
+
+    for name in "one", "two":
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv(pictures.FORMATS, "svg, pdf")
+    one, two = draw("one").parent, draw("two").parent
+    assert sorted(path.name for path in one.iterdir()) == ["a.pdf", "a.png", "a.svg"]
+    assert "MBPO" in (one / "a.svg").read_text() and (one / "a.pdf").read_bytes()[:4] == b"%PDF"
+    for path in one.iterdir():
+        assert path.read_bytes() == (two / path.name).read_bytes()
+    monkeypatch.setenv(pictures.FORMATS, "swg")
+    with pytest.raises(ConfigError, match="JAXRL_ROLLOUTS_PICTURES: found 'swg'.*did you mean svg"):
+        pictures.formats()
 
 
 def test_names_that_would_share_a_colour_do_not_in_one_panel() -> None:
@@ -100,7 +123,7 @@ def test_a_legend_names_each_once_and_leaves_the_curves_alone() -> None:
     for ax in axes:
         pictures.curve_with_band(ax, range(3), np.eye(3), "ravl")
     pictures.legend(figure, axes)
-    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["ravl"]
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["RAVL"]
     pictures.legend(figure, axes[:1])
     assert axes[0].get_legend() is not None
     figure, (ax,) = pictures.figure()

@@ -16,7 +16,7 @@ from jaxrl_rollouts.offline.agents.bc import BcConfig, make_bc
 from jaxrl_rollouts.offline.policy import load_policy
 from jaxrl_rollouts.offline.saved_policies import save_policy
 from jaxrl_rollouts.reports.report import Report
-from jaxrl_rollouts.sweep import bench, here, tasks
+from jaxrl_rollouts.sweep import bench, bench_page, here, tasks
 from jaxrl_rollouts.sweep.bench_page import draw_profile, improvement, page, whole
 from jaxrl_rollouts.sweep.suite import Suite, digest, read_suite
 from jaxrl_rollouts.sweep.table import (
@@ -120,6 +120,8 @@ def run_in(folder: Path, cell: Any, returns: list[list[float]], shift: float = 0
     (run / "run.json").write_text(json.dumps(facts))
     report = Report("offline", "small", {}, "jaxrl-rollouts run offline", len(returns[0]), {})
     report.wall_seconds = 61.0
+    if cell.method != "bc" or len(returns) == 4:
+        report.number("imagined value", np.array(returns[-1]) / 5)
     report.save(run)
     return run
 
@@ -134,12 +136,13 @@ def test_rows_of_a_run(suite: Suite, tmp_path: Path) -> None:
     assert rows_of(folder, cell, score) == []
     run_in(tmp_path, cell, [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]])
     rows = rows_of(folder, cell, score)
-    assert len(rows) == 4 * 2 * 4  # evaluations, seeds, metrics
+    assert len(rows) == 4 * 2 * 4 + 2  # evaluations, seeds, metrics; the imagined values
     assert {row["sha256"] for row in rows} == {"ab" * 6}
     assert {(row["seconds"], row["commit"]) for row in rows} == {("61", "c" * 12)}
     last = {(r["metric"], r["seed"]): r["value"] for r in rows if r["step"] == "100"}
     assert last["return", "1"] == "8" and last["score", "1"] == "4"
     assert last["true_value", "0"] == "0.7" and last["estimated_value", "0"] == "0.7"
+    assert (last["imagined_value", "0"], last["imagined_value", "1"]) == ("1.4", "1.6")
     assert {row["step"] for row in rows} == {"25", "50", "75", "100"}
     table = tmp_path / "t.csv"
     write_table(table, rows)
@@ -215,7 +218,9 @@ def test_the_page(suite: Suite, filled: Path, tmp_path: Path) -> None:
     title, *_, rest = page(concluded, "tiny", cells).partition("**Question.** ")
     assert title == "# BC loses\n\n" and rest.startswith(suite.question) and "\nWhy: c.\n" in rest
     assert "range of 2 seeds" in text and "P(better than BC)" in text
-    assert "| d-two | MOPO | 5.1 | 2.1 | 1 |" in text
+    assert "| dataset | method | estimated | imagined | true | minutes |" in text
+    assert "| d-two | MOPO | 5.1 | 4.2 | 2.1 | 1 |" in text
+    assert "| d-two | BC | 1.1 |  | 1.1 | 1 |" in text
     table = read_table(filled)
     some = [row for row in table if (row["dataset"], row["method"]) != ("d-two", "mopo_wide")]
     text = page(suite, "tiny", curves_of(some, suite))
@@ -231,6 +236,51 @@ def test_the_page(suite: Suite, filled: Path, tmp_path: Path) -> None:
     )
     assert draw_profile(tmp_path / "p.png", suite, cells) and (tmp_path / "p.png").stat().st_size
     assert not draw_profile(tmp_path / "q.png", suite, {})
+
+
+def test_a_users_table_stands_beside_ours(
+    file: Path, suite: Suite, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A method and a dataset that no suite lists: rows, columns and the profile have them."""
+    rows = []
+    for dataset in (*suite.datasets, "mine.hdf5"):
+        cell = suite.cell(dataset, "my_package:Mine")
+        run_in(tmp_path, cell, [[0.0, 0.0], [30.0, 32.0], [30.0, 32.0]])
+        rows += rows_of(tmp_path / cell.task(Path()).name, cell, score)
+    write_table(tmp_path / "mine.csv", rows)
+    before = filled.read_bytes()
+    monkeypatch.chdir(tmp_path)
+    command = ["table", str(file), "--table", str(filled), "--page", "page.md", "--beside"]
+    bench.main([*command, "mine.csv"], "bench")
+    text = Path("page.md").read_text()
+    assert "| method | d-one | d-two | mine.hdf5 |" in text
+    assert "| BC | 5.5 [5.0, 6.0] | 11.0 [10.0, 12.0] |  |" in text
+    ours = "| my_package:Mine | 15.5 [15.0, 16.0] | 31.0 [30.0, 32.0] | 31.0 [30.0, 32.0] |"
+    assert ours in text and "| my_package:Mine | 23.0 |" in text
+    assert filled.read_bytes() == before
+    with pytest.raises(ConfigError, match="--beside: found 'his.csv'"):
+        bench.main([*command, "his.csv"], "bench")
+
+
+def test_a_method_has_its_colour_in_the_profile(
+    suite: Suite, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = {}
+    monkeypatch.setattr(bench_page, "save_png", lambda figure, path: drawn.update(made=figure))
+    assert draw_profile(tmp_path / "p.png", suite, curves_of(read_table(filled), suite))
+    lines = {line.get_label(): line.get_color() for line in drawn["made"].axes[0].get_lines()}
+    assert lines == {"BC": "#222222", "MOPO": "#E69F00"}
+    share = drawn["made"].axes[0].get_lines()[0].get_ydata()
+    assert share[0] == 1.0 and share[-1] == 0.0
+
+
+def test_a_suite_of_the_checkout_is_found_in_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert bench.find_suite("mini").resolve() == Path(__file__).parents[3].resolve() / (
+        "experiments/suites/mini.toml"
+    )
 
 
 def test_the_probability_of_improvement() -> None:
