@@ -206,12 +206,15 @@ def draw_profile(path: Path, suite: Suite, cells: Cells, thresholds: int = 200) 
     highest = max(float(x.max()) for x in scores.values())
     lowest = min(0.0, *(float(x.min()) for x in scores.values()))
     levels = np.linspace(lowest, highest, thresholds)
-    size = {"width": 5.2, "height": 3.0}
-    drawn, (ax,) = figure(1, 1, titles=("Share of runs above a score",), **size)
+    titles = ("Share of runs above a score",)
+    drawn, (ax,) = figure(1, 1, width=5.2, height=3.0, titles=titles)
     for method, values in scores.items():
         share = (values.reshape(-1)[None] > levels[:, None]).mean(1)
         name = str(suite.methods.get(method, {}).get("method", method))
-        style = {"color": colour(name), "linestyle": "-" if name == method else "--"}
+        style: dict[str, Any] = {
+            "color": colour(name),
+            "linestyle": "-" if name == method else "--",
+        }
         ax.step(levels, share, where="post", label=suite.title(method), **style)
     ax.set_xlabel("normalised score")
     ax.set_ylabel("share of seeds and datasets")

@@ -39,6 +39,13 @@ def test_every_page_of_the_navigation_is_there() -> None:
     )
 
 
+def test_results_are_twelve_pages_and_more_studies() -> None:
+    text = (ROOT / "docs" / "mkdocs.yml").read_text()
+    first, more = text.split("- Results:")[1].split("- API:")[0].split("- More studies:")
+    assert first.count(": results/") == 12 and first.split("- ")[2].startswith("Benchmark:")
+    assert more.count(": results/") == len(list(RESULTS.glob("*.md"))) - 12
+
+
 def test_every_method_has_a_page() -> None:
     from jaxrl_rollouts.offline import METHODS
 
