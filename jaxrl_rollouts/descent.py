@@ -38,6 +38,11 @@ def gradient_step(
     return optax.apply_updates(params, step), moments, value, more
 
 
+def falling(rate: float, steps: int | None) -> Any:
+    """The rate along a cosine to zero over `steps`; None (or 0) keeps it."""
+    return optax.cosine_decay_schedule(rate, steps) if steps else rate
+
+
 class AveragedState(NamedTuple):
     """State of one seed; `average` is what is used afterwards."""
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .agents.ifql import IfqlConfig as IfqlConfig
     from .agents.iql import Iql as Iql
     from .agents.iql import IqlConfig as IqlConfig
+    from .agents.leq import LeqConfig as LeqConfig
     from .agents.planner import Planner as Planner
     from .agents.rebrac import Rebrac as Rebrac
     from .agents.rebrac import RebracConfig as RebracConfig
@@ -68,7 +69,6 @@ if TYPE_CHECKING:
     from .methods.combo import Combo as Combo
     from .methods.cvar import Cvar as Cvar
     from .methods.leq import Leq as Leq
-    from .methods.leq import LeqConfig as LeqConfig
     from .methods.mobile import Mobile as Mobile
     from .methods.mobrac import Mobrac as Mobrac
     from .methods.model_based import ModelBased as ModelBased

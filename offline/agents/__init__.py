@@ -18,7 +18,7 @@ AGENTS = Registry(
         "td3_awr": f"{_HERE}.td3_awr:Td3AwrConfig",
         "fql": f"{_HERE}.fql:FqlConfig",
         "ifql": f"{_HERE}.ifql:IfqlConfig",
-        "leq": "jaxrl_rollouts.offline.methods.leq:LeqConfig",
+        "leq": f"{_HERE}.leq:LeqConfig",
         "planner": f"{_HERE}.planner:PlannerConfig",
     },
 )

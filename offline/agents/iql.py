@@ -19,7 +19,7 @@ import optax
 
 from jaxrl_rollouts import draws
 from jaxrl_rollouts.configs import check, coefficient, number, step_size
-from jaxrl_rollouts.descent import gradient_step
+from jaxrl_rollouts.descent import falling, gradient_step
 from jaxrl_rollouts.ensemble import Ensemble, ensemble
 from jaxrl_rollouts.networks import MLP, Network, from_linen
 from jaxrl_rollouts.scaler import Scaler, identity_scaler
@@ -141,9 +141,6 @@ def make_iql(
     """
     check(config)
     s, a = inputs(observation_size, action_size)
-    rate: Any = config.actor_lr
-    if steps:
-        rate = optax.cosine_decay_schedule(config.actor_lr, steps)
     norm = config.critic_norm
     values = MLP(config.hidden_dims, (1,), layer_norm=norm, norm_after=norm)
     nets = IqlNets(
@@ -152,7 +149,7 @@ def make_iql(
         from_linen(TanhMean(config.hidden_dims, action_size, config.dropout_rate), s),
         from_linen(values, s),
         ensemble(from_linen(values, s, a), config.num_critics),
-        optax.adam(rate),
+        optax.adam(falling(config.actor_lr, steps)),
         optax.adam(config.value_lr),
         optax.adam(config.critic_lr),
         value_loss or expectile_value_loss,

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxrl_rollouts.configs import layers, number, positive, step_size
-from jaxrl_rollouts.descent import gradient_step
+from jaxrl_rollouts.descent import falling, gradient_step
 from jaxrl_rollouts.ensemble import Ensemble, each_member, ensemble
 from jaxrl_rollouts.networks import MLP, Network, from_linen, uniform
 from jaxrl_rollouts.trees import PyTree
@@ -111,16 +111,14 @@ def make_nets(
         actor = gaussian_actor(network, action_size, actor_config.density)
     else:
         actor = make_flow_actor(actor_config, config.hidden_dims, observation_size, action_size)
-    wanted, rate = config.target_entropy, config.actor_lr
-    if steps:
-        rate = optax.cosine_decay_schedule(rate, steps)
+    wanted = config.target_entropy
     return SoftNets(
         config,
         actor.entropy if wanted is None else wanted,
         actor,
         critic,
         ensemble(critic, config.num_critics),
-        optax.adam(rate),
+        optax.adam(falling(config.actor_lr, steps)),
         optax.adam(config.critic_lr),
         optax.adam(config.alpha_lr) if config.learn_alpha else optax.set_to_zero(),
     )

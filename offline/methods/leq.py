@@ -7,7 +7,6 @@ penalty; the policy ascends the same returns through the model.
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,95 +14,20 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxrl_rollouts import draws
-from jaxrl_rollouts.configs import (
-    chosen,
-    coefficient,
-    fraction,
-    layers,
-    number,
-    positive,
-    step_size,
-)
+from jaxrl_rollouts.configs import chosen, coefficient, fraction, positive
 from jaxrl_rollouts.descent import gradient_step
-from jaxrl_rollouts.ensemble import ensemble, safe_min
+from jaxrl_rollouts.ensemble import safe_min
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.networks import MLP, Network, from_linen
 from jaxrl_rollouts.trees import PyTree
 
 from ..agents import AGENTS
-from ..agents.actors import inputs
 from ..agents.critics import bootstrapped
 from ..agents.iql import expectile_loss
-from ..agents.td3 import Td3Config, Td3Nets, make_td3, td3_of
-from ..data import Transitions
+from ..agents.leq import LeqConfig
 from ..data.transitions import RewardView
 from ..method import Agent, AgentConfig, Scaled
-from ..worlds.dynamics import Rolled
 from ..worlds.fit import WorldModelConfig
 from .model_based import Given, Learned, Learning, ModelBased
-
-
-@dataclass(frozen=True)
-class LeqConfig(Td3Config):
-    """LEQ's networks: a deterministic policy and one critic, whose inputs pass a symlog.
-
-    Attributes:
-        exploration: deviation of the policy's normal noise before the tanh, in rollouts that
-            extend the dataset.
-        cosine: the policy's rate falls to zero along a cosine over the training.
-    """
-
-    num_critics: int = positive(1)
-    hidden_dims: tuple[int, ...] = layers((256, 256, 256))
-    critic_norm: bool = True
-    discount: float = number(0.997, least=0, below=1)
-    actor_lr: float = step_size(3e-5)
-    critic_lr: float = step_size(1e-4)
-    policy_noise: float = number(0.0, least=0)
-    policy_freq: int = positive(1)
-    exploration: float = number(1.0, least=0)
-    cosine: bool = True
-
-    def make(self, observation_size: int, action_size: int, steps: int | None = None) -> Agent:
-        return make_leq(self, observation_size, action_size, steps if self.cosine else None)
-
-
-@functools.lru_cache(maxsize=32)
-def make_leq(
-    config: LeqConfig, observation_size: int, action_size: int, steps: int | None = None
-) -> Agent:
-    """TD3 with these networks; `Leq` has its own gradient step. Equal arguments give the same
-    functions.
-
-    Raises:
-        ConfigError: a setting is out of range.
-    """
-    sizes = observation_size, action_size
-    s, a = inputs(*sizes)
-    nets: Td3Nets = make_td3(config, *sizes, lambda _, q, actions, batch: (-q[0].mean(), {})).nets
-    critic = from_linen(MLP(config.hidden_dims, (1,), layer_norm=config.critic_norm), s, a)
-    rate: Any = optax.cosine_decay_schedule(config.actor_lr, steps) if steps else config.actor_lr
-    nets = nets._replace(
-        actor=squeezed(nets.actor),
-        critics=ensemble(squeezed(critic), config.num_critics),
-        learn_actor=optax.adam(rate),
-    )
-
-    def explore(actor: Scaled, key: jax.Array, seen: jax.Array, memory: PyTree) -> tuple:
-        mean = nets.actor.apply(actor.net, actor.scaler.normalise(seen))
-        return jnp.tanh(mean + config.exploration * draws.normal(key, mean.shape)), memory
-
-    return td3_of(nets)._replace(policy=explore)
-
-
-def squeezed(network: Network) -> Network:
-    """The same network of `sign(x) log(1 + |x|)`."""
-
-    def apply(params: PyTree, *inputs: jax.Array) -> Any:
-        return network.apply(params, *(jnp.sign(x) * jnp.log1p(jnp.abs(x)) for x in inputs))
-
-    return Network(network.init, apply)
 
 
 class Path(NamedTuple):
@@ -154,24 +78,22 @@ class Leq(ModelBased):
 
     def learn(self, state: Learning, given: Given, **moves: bool) -> Learned:
         """Both networks, each with the other from before the step, in rollouts of their own."""
-        agent, world, starts = given.agent, given.world, given.imagined.observations
-        nets, td3, scaler = agent.nets, state.agent, state.agent.actor.scaler
+        nets, td3, scaler = given.agent.nets, state.agent, state.agent.actor.scaler
         actor_key, critic_key = jax.random.split(given.key)
         still = jnp.zeros((self.horizon + 1, *given.imagined.actions.shape))
-        path, pull = self.ascent(agent, td3, actor_key, starts, world, still)
+        climbed = self.ascent(td3, given, actor_key, still)
         actor, opt_actor, _, _ = gradient_step(
-            nets.learn_actor, actor_loss, td3.actor.net, td3.opt_actor, agent, scaler, path, pull
+            nets.learn_actor,
+            actor_loss,
+            td3.actor.net,
+            td3.opt_actor,
+            given.agent,
+            scaler,
+            *climbed,
         )
-        path = self.path(agent, td3, critic_key, starts, world, still)
+        path, old = self.path(td3, given, critic_key, still), (td3.critic.net, td3.opt_critic)
         critic, opt_critic, fit, metrics = gradient_step(
-            nets.learn_critic,
-            self.critic_loss,
-            td3.critic.net,
-            td3.opt_critic,
-            agent,
-            td3,
-            given.real,
-            path,
+            nets.learn_critic, self.critic_loss, *old, td3, given, path
         )
         td3 = td3._replace(
             actor=Scaled(actor, scaler),
@@ -183,23 +105,16 @@ class Leq(ModelBased):
         )
         return state._replace(agent=td3), {"critic_loss": fit, **metrics}
 
-    def path(
-        self,
-        agent: Agent,
-        td3: Any,
-        key: jax.Array,
-        starts: jax.Array,
-        world: Rolled,
-        shifts: jax.Array,
-    ) -> Path:
-        """The mean policy in the model from `starts [B, S]`, its actions moved by `shifts`
-        `[H + 1, B, A]`."""
+    def path(self, td3: Any, given: Given, key: jax.Array, shifts: jax.Array) -> Path:
+        """The mean policy in the model from the imagined rows' states, its actions moved by
+        `shifts` `[H + 1, B, A]`."""
+        starts, greedy = given.imagined.observations, given.agent.greedy
         rows = jnp.arange(len(starts))
 
         def act(actor: Any, key: jax.Array, seen: jax.Array, time: jax.Array) -> tuple:
-            return agent.greedy(actor, key, seen, ())[0] + shifts[time, rows], time + 1
+            return greedy(actor, key, seen, ())[0] + shifts[time, rows], time + 1
 
-        found = world.rollout(
+        found = given.world.rollout(
             starts,
             key,
             self.rollouts.member,
@@ -210,7 +125,7 @@ class Leq(ModelBased):
         )
         steps = found.steps
         last = steps.next_observations[-1]
-        action = agent.greedy(td3.actor, key, last, ())[0] + shifts[-1]
+        action = greedy(td3.actor, key, last, ())[0] + shifts[-1]
         alive = found.valid[-1] & ~steps.terminations[-1]
         return Path(
             jnp.concatenate([steps.observations, last[None]]),
@@ -221,13 +136,7 @@ class Leq(ModelBased):
         )
 
     def ascent(
-        self,
-        agent: Agent,
-        td3: Any,
-        key: jax.Array,
-        starts: jax.Array,
-        world: Rolled,
-        still: jax.Array,
+        self, td3: Any, given: Given, key: jax.Array, still: jax.Array
     ) -> tuple[Path, jax.Array]:
         """A path, and `w_t dY_t / da_t` of it, `[H + 1, B, A]`; zero after an end.
 
@@ -237,8 +146,8 @@ class Leq(ModelBased):
         """
 
         def first(shifts: jax.Array) -> tuple[jax.Array, tuple]:
-            path = self.path(agent, td3, key, starts, world, shifts)
-            values = safe_min(agent.q(td3.critic, path.observations, path.actions))
+            path = self.path(td3, given, key, shifts)
+            values = safe_min(given.agent.q(td3.critic, path.observations, path.actions))
             returns = lambda_returns(values, path, self.agent.discount, self.decay)
             return returns[0].sum(), (path, values, returns)
 
@@ -251,14 +160,15 @@ class Leq(ModelBased):
         return jax.lax.stop_gradient((path, slope * asymmetric[..., None]))
 
     def critic_loss(
-        self, net: PyTree, agent: Agent, td3: Any, real: Transitions, path: Path
+        self, net: PyTree, td3: Any, given: Given, path: Path
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """`(1 - beta) mean (Q - y)^2 / 2 + beta mean_t gamma^t alive_t E_tau(Y_t - Q_t)`, and the
         squared distance from the slow critics, weighted alike; the sum over critics.
 
         `y = r + gamma (1 - d) Q(s', pi(s'))`. Neither it nor `Y_t` has slow critics.
         """
-        scaler, gamma = td3.critic.scaler, self.agent.discount
+        agent, real, gamma = given.agent, given.real, self.agent.discount
+        scaler = td3.critic.scaler
         slow = Scaled(td3.target_critic, scaler)
         after, _ = agent.greedy(td3.actor, jax.random.key(0), real.next_observations, ())
         following = agent.q(td3.critic, real.next_observations, after).min(0)

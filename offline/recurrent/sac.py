@@ -24,7 +24,7 @@ from jaxrl_rollouts.configs import (
     positive,
     step_size,
 )
-from jaxrl_rollouts.descent import gradient_step
+from jaxrl_rollouts.descent import falling, gradient_step
 from jaxrl_rollouts.ensemble import take_members
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.scaler import Scaler
@@ -141,17 +141,15 @@ def make_recurrent_sac(
     )
     entropy = config.target_entropy
     rates = config.memory_lr, config.head_lr
-    # Only the actor's fall: critics have to follow a policy that still moves.
-    falling = [
-        rate if steps is None else optax.cosine_decay_schedule(rate, steps) for rate in rates
-    ]
+    # Critics' rates stay: they have to follow a policy that still moves.
+    actors = (falling(rate, steps) for rate in rates)
     nets = RecurrentNets(
         config,
         -float(action_size) if entropy is None else entropy,
         both,
         # Memory and heads are clipped apart: gradients through a long recurrence would else scale
         # down those of the heads.
-        parts_optimiser(*falling, clip=config.max_grad_norm),
+        parts_optimiser(*actors, clip=config.max_grad_norm),
         parts_optimiser(*rates, config.max_grad_norm),
         optax.adam(config.alpha_lr),
     )

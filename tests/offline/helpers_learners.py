@@ -28,6 +28,7 @@ from jaxrl_rollouts.offline.agents.cql import CqlConfig
 from jaxrl_rollouts.offline.agents.fql import FqlConfig
 from jaxrl_rollouts.offline.agents.ifql import IfqlConfig
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
+from jaxrl_rollouts.offline.agents.leq import LeqConfig
 from jaxrl_rollouts.offline.agents.model_free import make_model_free
 from jaxrl_rollouts.offline.agents.planner import PlannerConfig
 from jaxrl_rollouts.offline.agents.rebrac import RebracConfig
@@ -41,7 +42,7 @@ from jaxrl_rollouts.offline.methods.admpo import Admpo
 from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.combo import Combo
 from jaxrl_rollouts.offline.methods.cvar import Cvar
-from jaxrl_rollouts.offline.methods.leq import Leq, LeqConfig
+from jaxrl_rollouts.offline.methods.leq import Leq
 from jaxrl_rollouts.offline.methods.mobile import Mobile
 from jaxrl_rollouts.offline.methods.mobrac import Mobrac
 from jaxrl_rollouts.offline.methods.model_based import Imagination, ModelBased, Rollouts, bind

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxrl_rollouts.offline.agents.leq import LeqConfig
 from jaxrl_rollouts.offline.data import Transitions
 from jaxrl_rollouts.offline.methods.leq import (
     Leq,
-    LeqConfig,
     Path,
     actor_loss,
     lambda_returns,
@@ -52,6 +52,22 @@ def begun() -> tuple[Any, Any]:
     )
 
 
+def real() -> Transitions:
+    rng = np.random.default_rng(0)
+    s, n = (jnp.asarray(rng.normal(size=(8, S)), jnp.float32) for _ in range(2))
+    a, r = rng.uniform(-1, 1, (8, A)), rng.normal(size=8)
+    ends = jnp.asarray(rng.random(8) < 0.3)
+    floats = jnp.asarray(a, jnp.float32), jnp.asarray(r, jnp.float32)
+    return Transitions(s, *floats, n, ends, jnp.zeros(8, bool))
+
+
+@functools.cache
+def given() -> Given:
+    """What a gradient step is given: imagined rows count by their states alone."""
+    imagined = jax.tree.map(lambda x: x[:B], real())._replace(observations=STARTS)
+    return Given(begun()[0], KEY, real(), imagined, WORLD)
+
+
 def by_hand(values: np.ndarray, path: Path, decay: float) -> np.ndarray:
     """Mean of the k-step returns of every step, weighted by lambda^k; they stop at an end."""
     found = np.zeros_like(values)
@@ -76,7 +92,7 @@ def by_hand(values: np.ndarray, path: Path, decay: float) -> np.ndarray:
 @functools.cache
 def travelled() -> tuple[Path, np.ndarray]:
     agent, state = begun()
-    path = METHOD.path(agent, state, KEY, STARTS, WORLD, STILL)
+    path = METHOD.path(state, given(), KEY, STILL)
     return path, np.asarray(agent.q(state.critic, path.observations, path.actions)[0])
 
 
@@ -118,14 +134,14 @@ def test_limits_of_lambda() -> None:
 
 def returns_of(shifts: jax.Array) -> jax.Array:
     agent, state = begun()
-    path = METHOD.path(agent, state, KEY, STARTS, WORLD, shifts)
+    path = METHOD.path(state, given(), KEY, shifts)
     values = agent.q(state.critic, path.observations, path.actions)[0]
     return lambda_returns(values, path, GAMMA, METHOD.decay)
 
 
 def test_one_backward_pass_is_the_diagonal_of_the_jacobian() -> None:
     agent, state = begun()
-    path, pull = METHOD.ascent(agent, state, KEY, STARTS, WORLD, STILL)
+    path, pull = METHOD.ascent(state, given(), KEY, STILL)
     whole = np.asarray(jax.jit(jax.jacrev(lambda shifts: returns_of(shifts).sum(1)))(STILL))
     own = np.stack([whole[t, t] for t in range(H + 1)])  # [H + 1, B, A]
     values = np.asarray(agent.q(state.critic, path.observations, path.actions)[0])
@@ -141,7 +157,7 @@ def test_one_backward_pass_is_the_diagonal_of_the_jacobian() -> None:
 def test_the_derivative_is_a_finite_difference() -> None:
     """Of `Y_0` in the first action, through the model and every later action of the policy."""
     agent, state = begun()
-    path, pull = METHOD.ascent(agent, state, KEY, STARTS, WORLD, STILL)
+    path, pull = METHOD.ascent(state, given(), KEY, STILL)
     small = 1e-3
     up, down = (returns_of(STILL.at[0].add(sign * small))[0] for sign in (1, -1))
     slope = np.asarray(up - down) / (2 * small)
@@ -149,15 +165,6 @@ def test_the_derivative_is_a_finite_difference() -> None:
     weight = np.where(np.asarray(returns_of(STILL))[0] > np.asarray(values)[0], 0.3, 0.7)
     same = np.asarray(path.alive)[-1]  # where the difference crosses no end
     np.testing.assert_allclose(np.asarray(pull)[0, same, 0], (weight * slope)[same], rtol=2e-2)
-
-
-def real() -> Transitions:
-    rng = np.random.default_rng(0)
-    s, n = (jnp.asarray(rng.normal(size=(8, S)), jnp.float32) for _ in range(2))
-    a, r = rng.uniform(-1, 1, (8, A)), rng.normal(size=8)
-    ends = jnp.asarray(rng.random(8) < 0.3)
-    floats = jnp.asarray(a, jnp.float32), jnp.asarray(r, jnp.float32)
-    return Transitions(s, *floats, n, ends, jnp.zeros(8, bool))
 
 
 def test_the_critics_loss_is_its_formula() -> None:
@@ -178,13 +185,13 @@ def test_the_critics_loss_is_its_formula() -> None:
     want = (1 - beta) * (0.5 * np.square(value - y).mean() + np.square(value - value_slow).mean())
     low = np.where(gap < 0, 0.7, 0.3) * np.square(gap)
     want += beta * (fading * (low + np.square(rolled - rolled_slow))).mean()
-    found, _ = METHOD.critic_loss(net, agent, state, rows, path)
+    found, _ = METHOD.critic_loss(net, state, given(), path)
     np.testing.assert_allclose(found, want, rtol=1e-4)
 
 
 def test_the_policys_gradient_is_the_pull_through_its_own_states() -> None:
     agent, state = begun()
-    path, pull = METHOD.ascent(agent, state, KEY, STARTS, WORLD, STILL)
+    path, pull = METHOD.ascent(state, given(), KEY, STILL)
     scaler = state.actor.scaler
     slope = jax.grad(lambda net: actor_loss(net, agent, scaler, path, pull)[0])(state.actor.net)
     actions, back = jax.vjp(
@@ -197,15 +204,11 @@ def test_the_policys_gradient_is_the_pull_through_its_own_states() -> None:
 
 
 def test_a_step_moves_both_networks_from_before_it() -> None:
-    agent, state = begun()
-    imagined = real()._replace(observations=jnp.zeros((8, S)))
-    given = Given(agent, KEY, real(), imagined, WORLD)
-    learned, metrics = jax.jit(lambda s: METHOD.learn(Learning(s), given))(state)
-    after = learned.agent
-    actor_key, critic_key = jax.random.split(KEY)
-    still = jnp.zeros((H + 1, 8, A))
-    path = METHOD.path(agent, state, critic_key, imagined.observations, WORLD, still)
-    want, _ = METHOD.critic_loss(state.critic.net, agent, state, real(), path)
+    _, state = begun()
+    learned, metrics = jax.jit(lambda s: METHOD.learn(Learning(s), given()))(state)
+    after, critic_key = learned.agent, jax.random.split(KEY)[1]
+    path = METHOD.path(state, given(), critic_key, STILL)
+    want, _ = METHOD.critic_loss(state.critic.net, state, given(), path)
     np.testing.assert_allclose(metrics["critic_loss"], want, rtol=1e-4)
     mixed = jax.tree.map(lambda q, s: 0.2 * q + 0.8 * s, after.critic.net, state.target_critic)
     jax.tree.map(
