@@ -78,22 +78,17 @@ class Leq(ModelBased):
 
     def learn(self, state: Learning, given: Given, **moves: bool) -> Learned:
         """Both networks, each with the other from before the step, in rollouts of their own."""
-        nets, td3, scaler = given.agent.nets, state.agent, state.agent.actor.scaler
+        agent, td3, scaler = given.agent, state.agent, state.agent.actor.scaler
+        nets = agent.nets
         actor_key, critic_key = jax.random.split(given.key)
         still = jnp.zeros((self.horizon + 1, *given.imagined.actions.shape))
-        climbed = self.ascent(td3, given, actor_key, still)
+        path, pull = self.ascent(td3, given, actor_key, still)
         actor, opt_actor, _, _ = gradient_step(
-            nets.learn_actor,
-            actor_loss,
-            td3.actor.net,
-            td3.opt_actor,
-            given.agent,
-            scaler,
-            *climbed,
+            nets.learn_actor, actor_loss, td3.actor.net, td3.opt_actor, agent, scaler, path, pull
         )
-        path, old = self.path(td3, given, critic_key, still), (td3.critic.net, td3.opt_critic)
+        path = self.path(td3, given, critic_key, still)
         critic, opt_critic, fit, metrics = gradient_step(
-            nets.learn_critic, self.critic_loss, *old, td3, given, path
+            nets.learn_critic, self.critic_loss, td3.critic.net, td3.opt_critic, td3, given, path
         )
         td3 = td3._replace(
             actor=Scaled(actor, scaler),
