@@ -10,6 +10,7 @@ goes into the groups of agents, methods and environments is described in `offlin
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import re
@@ -240,17 +241,23 @@ def typed(arguments: Sequence[str]) -> Iterator[str]:
             yield word
 
 
-def entries(group: str) -> dict[str, metadata.EntryPoint]:
+def entries(group: str) -> Mapping[str, metadata.EntryPoint]:
     """What is announced in a group, by name; nothing is imported."""
+    return _announced(tuple(sys.path)).get(group, {})
+
+
+@functools.lru_cache(maxsize=1)
+def _announced(path: tuple[str, ...]) -> dict[str, dict[str, metadata.EntryPoint]]:
+    """Entry points by group and name, read once: a run looks for them a dozen times."""
     # Not `metadata.entry_points`: in a checkout that was once built, a stale `.egg-info` on the
     # path would hide the installed package's entries. What is installed comes first.
-    found: dict[str, metadata.EntryPoint] = {}
+    found: dict[str, dict[str, metadata.EntryPoint]] = {}
     for distribution in sorted(
-        metadata.distributions(),
+        metadata.distributions(path=list(path)),
         key=lambda one: str(getattr(one, "_path", "")).endswith(".egg-info"),
     ):
-        for entry in distribution.entry_points.select(group=group):
-            found.setdefault(entry.name, entry)
+        for entry in distribution.entry_points:
+            found.setdefault(entry.group, {}).setdefault(entry.name, entry)
     return found
 
 

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None, *, typed: bool = True) -> None:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     # Tracing makes millions of small objects that are no garbage: a tenth of a start went into
     # looking at them again and again.
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(200_000, 20, 50)
     plugins.trust(*(plugins.typed(arguments) if typed else ()))
     _quieten()
     try:

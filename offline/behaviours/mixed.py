@@ -35,10 +35,8 @@ def pendulum_mixed(key: jax.Array, steps: int = 20_000) -> Transitions:
 
 @functools.partial(jax.jit, static_argnames="batch")
 def _qualities(key: jax.Array, batch: int) -> SwingUp:
-    gain_key, noise_key, share_key, coin_key = jax.random.split(key, 4)
-    share = 0.5 * jax.random.uniform(share_key, (batch,))
+    draw = jax.vmap(lambda key: jax.random.uniform(key, (batch,)))
+    gain, noise, share, coin = draw(jax.random.split(key, 4))
     return SwingUp(
-        gain=10.0 ** -jax.random.uniform(gain_key, (batch,)),
-        noise=0.5 * jax.random.uniform(noise_key, (batch,)),
-        random=jnp.where(jax.random.uniform(coin_key, (batch,)) < 0.25, 1.0, share),
+        gain=10.0**-gain, noise=0.5 * noise, random=jnp.where(coin < 0.25, 1.0, 0.5 * share)
     )

@@ -96,7 +96,7 @@ class WorldModelConfig(WorldEnsemble):
         """
         dataset, name = task.dataset, slug(task.dataset.name)
         rule = termination_of(dataset, task.env, self)
-        fit_key = jax.random.split(as_key(seed, "seed"))[0]
+        fit_key, _ = jax.random.split(as_key(seed, "seed"))
         count, rows = 1 if self.shared else seeds, reward.of(dataset.with_successors)
         # The policy of a world that diverged does so at its first step, and costs no other seed.
         run: dict[str, Any] = {"seeds": count, "context": context, "on_divergence": "drop"}
