@@ -50,7 +50,7 @@ class ExperimentInfo:
         summary: one line for `jaxrl-rollouts list`.
         source: paper and section, or "" for a job.
         minutes: about how long each preset takes on two CPU cores; None where it was not measured.
-        needs: files and extras that a preset needs, as text: "hopper-mixed",
+        needs: files and extras that a preset needs, as text: "hopper-medium-mini-v1",
             "the extra mujoco". The actual requirements of a run are checked by `prepare`.
         prepare: `module:function` that is called with the configuration before anything is written
             or trained: it raises `UserError` for a file, an extra or an environment that is

@@ -1,7 +1,7 @@
 """The main job: one offline dataset, one method, an evaluated policy and a report.
 
 jaxrl-rollouts run offline                                  # Pendulum data made on the spot
-jaxrl-rollouts run offline --dataset hopper-mixed --method mobile --preset long
+jaxrl-rollouts run offline --dataset hopper-medium-mini-v1 --method mobile --preset long
 jaxrl-rollouts run offline --method cql --steps 20000       # no world model at all
 jaxrl-rollouts run offline --method mopo --agent.hidden-dims 256 256 --penalty 5
 jaxrl-rollouts run offline --method my_file.py:MyMethod     # one of your own

@@ -25,6 +25,9 @@ NUMBER = re.compile(r"(?<![\w./-])-?\d+(?:,\d{3})*(?:\.\d+)?(?:e-?\d+)?(?![\w/])
 SUITES = sorted((ROOT / "experiments" / "suites").glob("*.toml"))
 BUILT = {path.stem for path in SUITES}
 WRITTEN = [page for page in PAGES if page.stem not in BUILT]
+# Pages of what is no agent: emulators, forecasts, an exact check, speed.
+OTHERS = ("refiner", "operators", "trust_pde", "open_loop", "guidance_gaussian", "speed")
+AGENTS = [page for page in WRITTEN if page.stem not in OTHERS]
 every_page = pytest.mark.parametrize("page", WRITTEN, ids=lambda path: path.stem)
 
 
@@ -93,6 +96,13 @@ def test_a_page_is_short_and_complete(page: Path) -> None:
     assert re.search(r"n = \d|\bn =|seeds|cores|cases|policies|network calls", text.splitlines()[0])
     for link in re.findall(r"\]\((?!https?:)([^)#]+)", text):
         assert (page.parent / link).resolve().is_file(), link
+
+
+@pytest.mark.parametrize("page", AGENTS, ids=lambda path: path.stem)
+def test_a_page_of_agents_names_rate_networks_seeds_and_which_evaluation_counts(page: Path) -> None:
+    text = page.read_text()
+    for part in (r"τ = 0\.\d", r"\d × \d+|width \d+", r"n = \d|seeds", r"\b(last|final)\b"):
+        assert re.search(part, text), part
 
 
 @every_page

@@ -77,6 +77,8 @@ def test_the_examples_run_word_for_word(
 
 def test_the_front_page_is_short_and_has_two_commands() -> None:
     assert len(TEXT.splitlines()) <= 110 and "benchmark: " in TEXT
+    own = set(offline.METHODS) - {"neubay_markov", "online_sac"}
+    assert "Twenty-five offline RL methods" in TEXT and len(own) == 25
     section = TEXT.split("## Two commands")[1].split("\n## ")[0]
     blocks = re.findall(r"```bash\n(.*?)```", section, re.DOTALL)
     assert [block.count("\n") for block in blocks] == [1, 1]
