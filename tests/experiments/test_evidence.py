@@ -145,6 +145,15 @@ def test_numbers_of_the_front_page_are_measured() -> None:
         assert NUMBER.findall(cells) and not missing, (study, missing)
 
 
+def test_numbers_of_the_first_program_are_measured() -> None:
+    """Returns, the data's, estimates and true values are printed beside `print(result...)`."""
+    text = (ROOT / "README.md").read_text()
+    comments = re.findall(r"print\(result\..*?\)\s+# (.*)", text)
+    found = [number for comment in comments for number in NUMBER.findall(comment)]
+    assert len(found) == 7
+    assert not [n for n in found if not within(n, known("archive/front_page"))]
+
+
 def test_a_run_is_collected_once(tmp_path: Path) -> None:
     run = tmp_path / "mine"
     report = Report("toy", "smoke", {}, "jaxrl-rollouts run toy", 2)
