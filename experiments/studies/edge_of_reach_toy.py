@@ -125,17 +125,17 @@ def draw_values(report: Report, config: Config, grid: Grid) -> None:
     maps = {title: np.median(grid[method]["map"], axis=0) for method, title in names.items()}
     maps["optimum"] = optimum(config, SQUARE)
     palette = matplotlib.colormaps["viridis"].with_extremes(over=IMPOSSIBLE)
-    style = {"cmap": palette, "norm": Normalize(0, 100), "shading": "nearest", "rasterized": True}
+    style = {"cmap": palette, "norm": Normalize(0, 100.5), "shading": "nearest", "rasterized": True}
     caption = (
-        "What the critics (their minimum, median over seeds) believe a state to be worth. White "
+        "Estimated value of a state: minimum over critics, median over seeds. White "
         "lines: edge of reach; star: goal."
     )
-    titles, size = list(maps), {"width": 2.75, "height": 2.9, "legend": False}
+    titles, size = list(maps), {"width": 2.75, "height": 3.2, "legend": False}
     with picture(report, "q_maps", caption, titles=titles, **size) as axes:
         for ax, values in zip(axes, maps.values(), strict=True):
             axis = _plane_axes(ax, reach)
             shown = ax.pcolormesh(axis, axis, values.T, **style)
-            ax.set_xlabel(f"x\nhighest value: {values.max():.3g}")
+            ax.set_xlabel(f"x (highest value: {values.max():.3g})")
         axes[0].set_ylabel("y")
         for ax in axes[1:]:
             ax.set_yticklabels([])
