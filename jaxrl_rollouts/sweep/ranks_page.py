@@ -134,22 +134,29 @@ def _over(suite: Suite, cells: Cells) -> list[str]:
 
 
 def _at_equal_seconds(suite: Suite, cells: Cells) -> list[str]:
-    """Methods down, datasets across: the first metric after so many steps, and mean ranks."""
+    """Methods down, datasets across: the first metric after so many steps, and mean ranks.
+
+    Of each group, as its problems have other methods than another's.
+    """
     assert suite.seconds is not None
     metric, compared = next(iter(suite.metrics)), (*suite.minimise, *suite.maximise)
     names = suite.seconds.datasets
+    groups = suite.groups or {"all": suite.datasets}
     keys = [suite.reference, *(m for m in suite.columns if m.endswith(SECONDS))]
     table = {(d, m): ranks(suite, cells, d, m, keys) for d in names for m in compared}
     whole = [d for d in names if all(table[d, m] for m in compared)]
-    lines = [f"| | {' | '.join(f'{d}: steps | error' for d in names)} | rank |"]
-    lines.append("|---|" + "--:|" * (2 * len(names) + 1))
+    heads = ["steps", *names, *(f"{group}: rank" for group in groups)]
+    lines = [f"| | {' | '.join(heads)} |", "|---|" + "--:|" * len(heads)]
     for key in keys:
-        row = [suite.title(key)]
-        for d in names:
-            steps = suite.cell(d, key).options["steps"] if suite.has(d, key) else ""
-            row += [f"{steps:,}" if steps else "", _shown(values_of(suite, cells, d, key, metric))]
-        own = [table[d, m][key] for d in whole for m in compared if key in table[d, m]]
-        lines.append(f"| {' | '.join([*row, f'{np.mean(own):.1f}' if own else ''])} |")
+        steps = [suite.cell(d, key).options["steps"] for d in names if suite.has(d, key)]
+        ends = dict.fromkeys(f"{n:,}" for n in (min(steps), max(steps)))
+        row = [suite.title(key), "–".join(ends)]
+        row += [_shown(values_of(suite, cells, d, key, metric)) for d in names]
+        for group in groups.values():
+            mine = [table[d, m] for d in whole if d in group for m in compared]
+            own = [places[key] for places in mine if key in places]
+            row.append(f"{np.mean(own):.1f}" if own else "")
+        lines.append(f"| {' | '.join(row)} |")
     note = (
         f"Error: {suite.metrics[metric]}, after as many seconds as {suite.title(suite.reference)}'s"
         f" steps take. Ranks are over metrics and {len(whole)} of {len(names)} problems."

@@ -16,7 +16,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.pde.emulator import FieldShape
 from jaxrl_rollouts.pde.files import from_arrays
 from jaxrl_rollouts.pde.fitting import fit
-from jaxrl_rollouts.pde.operators.drift import Drift, Mixup
+from jaxrl_rollouts.pde.operators.drift import Drift, DriftNet, Mixup
 from jaxrl_rollouts.pde.saved import load_emulator
 
 MIXERS = ("drift", "attention", "fourier", "conv")
@@ -72,6 +72,26 @@ def test_a_fresh_network_says_nothing_and_learns(mixer: Any) -> None:
         losses.append(float(value))
         params = jax.tree.map(lambda p, g: p - 0.02 * np.asarray(g), params, gradient)
     assert np.isfinite(losses).all() and losses[-1] < losses[0]
+
+
+def test_as_many_parameters_as_the_released_drift_net() -> None:
+    """19,097,956 of size T, less what the released code makes and never differentiates.
+
+    In each of 32 blocks a norm before the mixer and two cut frequencies; in each stage of the
+    decoder a convolution and a linear map of the true field.
+    """
+    widths, channels, depth = (48, 96, 192, 384), 4, 4
+    settings = Drift(
+        "drift", patch=4, dims=widths, depths=(depth,) * 4, skips=2, output_conv=True
+    )
+    net = DriftNet(settings, channels, ("zero", "zero"), lead=0.05)
+    arguments = jnp.zeros((128, 128, channels)), jnp.zeros(()), jnp.zeros(0)
+    params = jax.eval_shape(net.init, jax.random.key(0), *arguments)
+    norms = 2 * depth * sum(2 * (width + width) for width in widths)
+    cuts = 2 * depth * len(widths) * 2
+    true_field = 2 * sum(channels * width + width for width in widths)
+    found = sum(leaf.size for leaf in jax.tree.leaves(params))
+    assert found == 19_097_956 - norms - cuts - true_field
 
 
 @pytest.mark.parametrize("mixer", ["drift", "conv"])
