@@ -81,9 +81,7 @@ def test_as_many_parameters_as_the_released_drift_net() -> None:
     decoder a convolution and a linear map of the true field.
     """
     widths, channels, depth = (48, 96, 192, 384), 4, 4
-    settings = Drift(
-        "drift", patch=4, dims=widths, depths=(depth,) * 4, skips=2, output_conv=True
-    )
+    settings = Drift("drift", patch=4, dims=widths, depths=(depth,) * 4, skips=2, output_conv=True)
     net = DriftNet(settings, channels, ("zero", "zero"), lead=0.05)
     arguments = jnp.zeros((128, 128, channels)), jnp.zeros(()), jnp.zeros(0)
     params = jax.eval_shape(net.init, jax.random.key(0), *arguments)
