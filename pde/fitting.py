@@ -199,19 +199,19 @@ def fit(
     if strides:
         _check_strides(strides, stride)
         data_set = strided(data_set, strides)
-        held = held and strided(held, strides)
+        held = None if held is None else strided(held, strides)
     data_set, u = parted(data_set, stream)
     hold_fields(data_set, u, stage, context)
     own = untrained(config, net, data_set, u, conditions, history, stride)
     if strides:
         own = _striding(own, strides, _mean_dt(single, stride))
     _check_frames(data_set, u.shape[1], (own.emulator.frames - 1) * stride + 1)
-    often = evaluations if held else 1
+    often = evaluations if held is not None else 1
     training = training_of(training, steps, stride, data_set, often)
     functions = make_training(_lean(own, training), training)
     data = _data(data_set, u, own, training)
     begin, keys = _beginning(functions.init, jax.random.split(as_key(key), seeds), start)
-    validated = Validation.of(own, held) if held else None
+    validated = Validation.of(own, held) if held is not None else None
     trained = train_loop(
         functions.update,
         begin,

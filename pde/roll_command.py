@@ -72,5 +72,17 @@ def roll(
     from .rolling import roll_file  # loads jax, which help should not wait for
 
     asked = (miss, calibration) if members else None
-    kept = axes, every, channels
-    roll_file(run, file, steps, out, picture, rows, training_seed, key, *kept, asked)
+    roll_file(
+        run,
+        file,
+        steps,
+        out,
+        picture,
+        rows,
+        training_seed,
+        key,
+        axes=axes,
+        every=every,
+        channels=channels,
+        asked=asked,
+    )

@@ -116,8 +116,9 @@ def curve_with_band(
             f"values: found shape {array.shape}, expected [seeds, points] with x {points.shape}"
         )
     shade = colour_name or colour(label, colours)
-    asked, label = colour_name or label in {*SHOWN, *(colours or ())}, named(label)
-    if not asked:
+    assigned = colour_name is not None or label in SHOWN or label in (colours or {})
+    label = named(label)
+    if not assigned:
         shade = _unlike(ax, shade, label, linestyle)
     centre = np.where(np.isfinite(array).all(0), iqm(array, axis=0), np.nan)
     lone = np.isfinite(centre).sum() == 1  # a line of one point is not to be seen
