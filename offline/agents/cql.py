@@ -210,11 +210,14 @@ def soft_maximum(
         reference: `[B]`, below which Q of the policy's own actions counts as it (Cal-QL).
     """
     actions, densities = drawn
-    tried = jax.vmap(lambda a: soft.q(nets, critic, batch.observations, a))(actions)
+    count, rows, size = actions.shape
+    # All pairs as rows of one product: side by side the actions' gradients are transposed each.
+    seen = jnp.tile(batch.observations, (count, 1))
+    tried = soft.q(nets, critic, seen, actions.reshape(-1, size)).reshape(-1, count, rows)
     if reference is not None:
-        own = len(actions) // 3  # uniform ones, which are pushed down freely
-        tried = tried.at[own:].max(reference)
-    return jax.nn.logsumexp(tried - densities[:, None], axis=0)
+        own = count // 3  # uniform ones, which are pushed down freely
+        tried = tried.at[:, own:].max(reference)
+    return jax.nn.logsumexp(tried - densities, axis=1)
 
 
 def _reference(batch: Any) -> jax.Array:
