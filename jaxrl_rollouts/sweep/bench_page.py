@@ -35,7 +35,10 @@ def page(suite: Suite, name: str, cells: Cells, picture: str = "") -> str:
     datasets = list(dict.fromkeys([*suite.datasets, *(dataset for dataset, _ in cells)]))
     methods = [m for m in dict.fromkeys([*suite.columns, *(m for _, m in cells)])]
     lines = [*opening(suite), f"{counted(suite, cells)} cells are measured; others are empty."]
-    lines += ["", *_scores(suite, datasets, methods, cells), ""]
+    measured = [m for m in methods if any(m == method for _, method in cells)]
+    if missing := [suite.title(m) for m in methods if m not in measured]:
+        lines.append(f"No cell yet: {', '.join(missing)}.")
+    lines += ["", *_scores(suite, datasets, measured, cells), ""]
     lines += [
         f"Mean of the last {suite.last} evaluations. In brackets the {spread_name(suite.seeds)}."
     ]
@@ -46,8 +49,8 @@ def page(suite: Suite, name: str, cells: Cells, picture: str = "") -> str:
     for title, names in together(suite).items():
         lines += ["", f"## Over {title}", "", *_aggregates(suite, names, methods, cells)]
     lines += ["", f"![Performance profile]({picture})"] if picture else []
-    lines += ["", "## Estimated and true value", "", *_values(suite, datasets, methods, cells)]
-    lines += ["", "## How it was made", "", *_settings(suite, name, datasets, cells), ""]
+    lines += ["", "## Estimated and true value", "", *_values(suite, datasets, measured, cells)]
+    lines += ["", "## How it was made", "", made(suite, name, cells), ""]
     return "\n".join(lines)
 
 
@@ -81,15 +84,25 @@ def across(
     return lines
 
 
-def made(suite: Suite, name: str) -> str:
-    """The commands behind a page, and what all runs have in common."""
+def made(suite: Suite, name: str, cells: Cells) -> str:
+    """The commands behind a page, what all runs have in common, and the datasets' identities."""
     shared = {k: v for k, v in suite.options.items() if not isinstance(v, Mapping)}
     groups = {k: v for k, v in suite.options.items() if k not in shared}
     own = "".join(f" {group}: {_listed(options)}." for group, options in groups.items())
+    shas = {dataset: cell.sha256 for (dataset, _), cell in cells.items()}
+    known = [d for d in dict.fromkeys([*suite.datasets, *shas]) if d in shas]
     return (
         f"`jaxrl-rollouts bench run {name}` fills what is missing, `bench table {name}` builds "
-        f"this page. Every run: {_listed(shared)}; {suite.seeds} seeds.{own}"
+        f"this page. Every run: {_listed(shared)}; {suite.seeds} seeds.{own} "
+        f"Training data: {', '.join(f'{d} `{shas[d]}`' for d in known)}."
     )
+
+
+def ends(values: Iterable[float], shown: str, unit: str = "") -> str:
+    """Lowest and highest in the format `shown`, once where they do not differ; "" of none."""
+    held = list(values)
+    both = (min(held), max(held)) if held else ()
+    return "–".join(dict.fromkeys(f"{x:{shown}}{unit}" for x in both))
 
 
 def _listed(options: Mapping[str, Any]) -> str:
@@ -168,27 +181,21 @@ def _values(
     suite: Suite, datasets: Sequence[str], methods: Sequence[str], cells: Cells
 ) -> list[str]:
     """What critics, and world models where a cell has any, estimate, and what policies earn."""
-    columns = {"estimated": "estimated_value", "imagined": "imagined_value", "true": "true_value"}
-    if not any(columns["imagined"] in cell.metrics for cell in cells.values()):
-        del columns["imagined"]
-    lines = [f"| dataset | method | {' | '.join(columns)} | minutes |"]
-    lines.append("|---|---|" + "--:|" * (len(columns) + 1))
-    for dataset in datasets:
-        for method in methods:
-            if (dataset, method) not in cells:
-                continue
-            cell = cells[dataset, method]
-            values = [final(cell, metric, suite.last) for metric in columns.values()]
-            shown = [f"{x.mean():.4g}" if np.isfinite(x).all() else "" for x in values]
-            shown = [dataset, suite.title(method), *shown, f"{cell.seconds / 60:.0f}"]
-            lines.append(f"| {' | '.join(shown)} |")
-    return lines
+    metrics = ["estimated_value", "imagined_value", "true_value"]
+    if not any("imagined_value" in cell.metrics for cell in cells.values()):
+        metrics.remove("imagined_value")
 
+    def shown(column: str, method: str) -> str:
+        if column == "minutes":
+            return ends((cells[d, m].seconds / 60 for d, m in cells if m == method), ".0f")
+        if (column, method) not in cells:
+            return ""
+        found = [final(cells[column, method], metric, suite.last) for metric in metrics]
+        return " / ".join(f"{x.mean():.3g}" if np.isfinite(x).all() else "–" for x in found)
 
-def _settings(suite: Suite, name: str, datasets: Sequence[str], cells: Cells) -> list[str]:
-    shas = {d: cell.sha256 for (d, _), cell in cells.items()}
-    lines = [made(suite, name), "", "| dataset | sha256 |", "|---|---|"]
-    return [*lines, *(f"| {d} | `{shas[d]}` |" for d in datasets if d in shas)]
+    words = [metric.removesuffix("_value") for metric in metrics]
+    legend = f"Discounted, mean over seeds: {' / '.join(words)}; – where a method has none."
+    return [legend, "", *across(suite, [*datasets, "minutes"], methods, shown, "method")]
 
 
 def draw_profile(path: Path, suite: Suite, cells: Cells, thresholds: int = 200) -> bool:

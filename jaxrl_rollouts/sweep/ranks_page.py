@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .bench_page import Cells, across, counted, made, opening
+from .bench_page import Cells, across, counted, ends, made, opening
 from .suite import SECONDS, Suite
 from .table import final
 
@@ -31,7 +31,7 @@ def page(suite: Suite, name: str, cells: Cells) -> str:
     lines += [*_over(suite, cells), ""]
     if suite.seconds:
         lines += ["## At equal seconds", "", *_at_equal_seconds(suite, cells), ""]
-    lines += [_made(suite, name, cells), ""]
+    lines += [made(suite, name, cells), ""]
     return "\n".join(lines)
 
 
@@ -48,7 +48,7 @@ def _shown(values: np.ndarray) -> str:
         return ""
     if not np.isfinite(values).all():
         return "diverged"
-    return "–".join(dict.fromkeys(f"{x:.3g}" for x in (values.min(), values.max())))
+    return ends(values, ".3g")
 
 
 def _metric(suite: Suite, metric: str, cells: Cells) -> list[str]:
@@ -149,8 +149,7 @@ def _at_equal_seconds(suite: Suite, cells: Cells) -> list[str]:
     lines = [f"| | {' | '.join(heads)} |", "|---|" + "--:|" * len(heads)]
     for key in keys:
         steps = [suite.cell(d, key).options["steps"] for d in names if suite.has(d, key)]
-        ends = dict.fromkeys(f"{n:,}" for n in (min(steps), max(steps)))
-        row = [suite.title(key), "–".join(ends)]
+        row = [suite.title(key), ends(steps, ",")]
         row += [_shown(values_of(suite, cells, d, key, metric)) for d in names]
         for group in groups.values():
             mine = [table[d, m] for d in whole if d in group for m in compared]
@@ -168,15 +167,6 @@ def _costs(suite: Suite, cells: Cells, datasets: Sequence[str], method: str) -> 
     """Parameters and mean wall minutes of a cell; empty of what is not trained."""
     mine = [cells[d, method] for d in datasets if (d, method) in cells]
     counts = [values_of(suite, cells, d, method, "parameters") for d in datasets]
-    held = [int(x[0]) for x in counts if len(x)]
+    held = [x[0] / 1000 for x in counts if len(x)]
     seconds = [cell.seconds for cell in mine if cell.seconds]
-    between = (
-        "–".join(dict.fromkeys(f"{n / 1000:.0f}k" for n in (min(held), max(held)))) if held else ""
-    )
-    return [between, f"{np.mean(seconds) / 60:.1f}" if seconds else ""]
-
-
-def _made(suite: Suite, name: str, cells: Cells) -> str:
-    shas = {d: cell.sha256 for (d, _), cell in cells.items()}
-    shown = ", ".join(f"{d} `{shas[d]}`" for d in suite.datasets if d in shas)
-    return f"{made(suite, name)} Training data: {shown}."
+    return [ends(held, ".0f", "k"), f"{np.mean(seconds) / 60:.1f}" if seconds else ""]
