@@ -1,23 +1,20 @@
-"""Benchmarks: cells from a suite, rows from runs, the table, its page and its statistics."""
+"""Benchmarks: cells from a suite, rows from runs, the table, the commands."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from helpers_bench import TEXT, run_in, score
 
 from jaxrl_rollouts.errors import ConfigError, DataError, UserError
 from jaxrl_rollouts.offline.agents.bc import BcConfig, make_bc
 from jaxrl_rollouts.offline.policy import load_policy
 from jaxrl_rollouts.offline.saved_policies import save_policy
-from jaxrl_rollouts.reports.report import Report
-from jaxrl_rollouts.sweep import bench, bench_page, here, tasks
-from jaxrl_rollouts.sweep.bench_page import draw_profile, improvement, page, whole
+from jaxrl_rollouts.sweep import bench, here, tasks
 from jaxrl_rollouts.sweep.suite import Suite, digest, read_suite
 from jaxrl_rollouts.sweep.table import (
     curves_of,
@@ -29,27 +26,6 @@ from jaxrl_rollouts.sweep.table import (
     rows_of,
     write_table,
 )
-
-TEXT = """
-question = "Which method earns most?"
-job = "offline"
-seeds = 2
-last = 2
-reference = "bc"
-datasets = ["d-one", "d-two"]
-
-[options]
-steps = 100
-
-[methods.bc]
-title = "BC"
-
-[methods.mopo_wide]
-title = "MOPO"
-method = "mopo"
-penalty = 5.0
-"agent.hidden_dims" = [64, 64]
-"""
 
 
 def test_a_cell_is_one_run_with_all_seeds(suite: Suite) -> None:
@@ -99,35 +75,6 @@ def test_what_is_no_suite(file: Path, tmp_path: Path) -> None:
             read_suite(file)
     with pytest.raises(ConfigError, match="expected a suite's TOML file"):
         bench.find_suite(str(tmp_path / "none"))
-
-
-def run_in(folder: Path, cell: Any, returns: list[list[float]], shift: float = 0.0) -> Path:
-    """A finished run's folder, as the command line leaves it: `[evaluations][seeds]` returns."""
-    run = folder / cell.task(Path()).name / "offline-1"
-    (run / "stage").mkdir(parents=True)
-    (run / "world").mkdir()
-    (run / "world" / "history.jsonl").write_text('{"iteration": 3, "metrics": {"loss": [1.0]}}\n')
-    lines = []
-    for number, row in enumerate(returns, start=1):
-        metrics = {
-            "return": row,
-            "discounted_return": [r / 10 for r in row],
-            "estimated_value": [r / 10 + shift for r in row],
-        }
-        lines.append(json.dumps({"iteration": 2 * number, "metrics": metrics}))
-    (run / "stage" / "history.jsonl").write_text("\n".join(lines) + "\n")
-    facts = {"data": {"dataset": {"sha256": "ab" * 32}}, "versions": {"commit": "c" * 40}}
-    (run / "run.json").write_text(json.dumps(facts))
-    report = Report("offline", "small", {}, "jaxrl-rollouts run offline", len(returns[0]), {})
-    report.wall_seconds = 61.0
-    if cell.method != "bc" or len(returns) == 4:
-        report.number("imagined value", np.array(returns[-1]) / 5)
-    report.save(run)
-    return run
-
-
-def score(dataset: str, value: float) -> float | None:
-    return value / 2 if dataset == "d-one" else None
 
 
 def test_rows_of_a_run(suite: Suite, tmp_path: Path) -> None:
@@ -185,95 +132,6 @@ def test_a_damaged_table_is_one_line(filled: Path, old: str, new: str, says: str
         read_table(filled)
 
 
-def test_a_page_takes_the_place_of_a_link(file: Path, filled: Path, tmp_path: Path) -> None:
-    precious = tmp_path / "precious"
-    precious.write_text("kept")
-    for name in ("page.md", "page-profile.png"):
-        (tmp_path / name).symlink_to(precious)
-    bench.table(str(file), table=filled, page=tmp_path / "page.md")
-    assert precious.read_text() == "kept" and "MOPO" in (tmp_path / "page.md").read_text()
-
-
-@pytest.fixture
-def filled(suite: Suite, tmp_path: Path) -> Path:
-    rows = []
-    for method, base in (("bc", 10.0), ("mopo_wide", 20.0)):
-        for dataset in suite.datasets:
-            cell = suite.cell(dataset, method)
-            shift = 0.0 if method == "bc" else 3.0
-            run_in(tmp_path, cell, [[0.0, 0.0], [base, base + 2], [base, base + 2]], shift)
-            rows += rows_of(tmp_path / cell.task(Path()).name, cell, score)
-    write_table(tmp_path / "tiny.csv", rows)
-    return tmp_path / "tiny.csv"
-
-
-def test_the_page(suite: Suite, filled: Path, tmp_path: Path) -> None:
-    cells = curves_of(read_table(filled), suite)
-    text = page(suite, "tiny", cells, "p.png")
-    assert "4 of 4 cells" in text and "| method | d-one | d-two |" in text
-    # Scores on d-one, returns on d-two, with the range of two seeds.
-    assert "| BC | 5.5 [5.0, 6.0] | 11.0 [10.0, 12.0] |" in text
-    assert "| MOPO | 10.5 [10.0, 11.0] | 21.0 [20.0, 22.0] |" in text
-    concluded = replace(suite, verdict="BC loses", notes=("Why: c.",))
-    title, *_, rest = page(concluded, "tiny", cells).partition("**Question.** ")
-    assert title == "# BC loses\n\n" and rest.startswith(suite.question) and "\nWhy: c.\n" in rest
-    assert "range of 2 seeds" in text and "P(better than BC)" in text
-    assert "estimated / imagined / true" in text and "| method | d-one | d-two | minutes |" in text
-    assert "| MOPO | 5.1 / 4.2 / 2.1 | 5.1 / 4.2 / 2.1 | 1 |" in text
-    assert "| BC | 1.1 / – / 1.1 | 1.1 / – / 1.1 | 1 |" in text
-    table = read_table(filled)
-    some = [row for row in table if (row["dataset"], row["method"]) != ("d-two", "mopo_wide")]
-    text = page(suite, "tiny", curves_of(some, suite))
-    assert "3 of 4 cells" in text and "| MOPO | 10.5 [10.0, 11.0] |  |" in text
-    assert "| BC | 8.0 |" in text and "| MOPO |" not in text.partition("Over all")[2].split("##")[0]
-    # Of a group, the mean over its datasets: 10.5 on d-one alone.
-    grouped = replace(suite, groups={"first": ("d-one",), "second": ("d-two",)})
-    first, second = page(grouped, "tiny", curves_of(some, suite)).split("## Over ")[1:3]
-    assert (
-        first.startswith("first")
-        and "| MOPO | 10.5 |" in first
-        and "MOPO" not in second.partition("##")[0]
-    )
-    assert draw_profile(tmp_path / "p.png", suite, cells) and (tmp_path / "p.png").stat().st_size
-    assert not draw_profile(tmp_path / "q.png", suite, {})
-
-
-def test_a_users_table_stands_beside_ours(
-    file: Path, suite: Suite, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A method and a dataset that no suite lists: rows, columns and the profile have them."""
-    rows = []
-    for dataset in (*suite.datasets, "mine.hdf5"):
-        cell = suite.cell(dataset, "my_package:Mine")
-        run_in(tmp_path, cell, [[0.0, 0.0], [30.0, 32.0], [30.0, 32.0]])
-        rows += rows_of(tmp_path / cell.task(Path()).name, cell, score)
-    write_table(tmp_path / "mine.csv", rows)
-    before = filled.read_bytes()
-    monkeypatch.chdir(tmp_path)
-    command = ["table", str(file), "--table", str(filled), "--page", "page.md", "--beside"]
-    bench.main([*command, "mine.csv"], "bench")
-    text = Path("page.md").read_text()
-    assert "| method | d-one | d-two | mine.hdf5 |" in text
-    assert "| BC | 5.5 [5.0, 6.0] | 11.0 [10.0, 12.0] |  |" in text
-    ours = "| my_package:Mine | 15.5 [15.0, 16.0] | 31.0 [30.0, 32.0] | 31.0 [30.0, 32.0] |"
-    assert ours in text and "| my_package:Mine | 23.0 |" in text
-    assert filled.read_bytes() == before
-    with pytest.raises(ConfigError, match="--beside: found 'his.csv'"):
-        bench.main([*command, "his.csv"], "bench")
-
-
-def test_a_method_has_its_colour_in_the_profile(
-    suite: Suite, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn = {}
-    monkeypatch.setattr(bench_page, "save_png", lambda figure, path: drawn.update(made=figure))
-    assert draw_profile(tmp_path / "p.png", suite, curves_of(read_table(filled), suite))
-    lines = {line.get_label(): line.get_color() for line in drawn["made"].axes[0].get_lines()}
-    assert lines == {"BC": "#222222", "MOPO": "#E69F00"}
-    share = drawn["made"].axes[0].get_lines()[0].get_ydata()
-    assert share[0] == 1.0 and share[-1] == 0.0
-
-
 def test_a_suite_of_the_checkout_is_found_in_any_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,20 +139,6 @@ def test_a_suite_of_the_checkout_is_found_in_any_folder(
     assert bench.find_suite("mini").resolve() == Path(__file__).parents[3].resolve() / (
         "experiments/suites/mini.toml"
     )
-
-
-def test_the_probability_of_improvement() -> None:
-    ours, theirs = np.array([[1.0, 5.0], [3.0, 5.0]]), np.array([[2.0, 5.0], [0.0, 6.0]])
-    # First dataset: 1>0, 3>2, 3>0 of four pairs; second: two ties of four.
-    assert improvement(ours, theirs) == pytest.approx((3 / 4 + 1 / 4) / 2)
-
-
-def test_a_method_counts_as_a_whole_or_not_at_all(suite: Suite, filled: Path) -> None:
-    cells = curves_of(read_table(filled), suite)
-    values = whole(suite, suite.datasets, "bc", cells)
-    np.testing.assert_allclose(values, [[5.0, 10.0], [6.0, 12.0]])
-    del cells["d-two", "bc"]
-    assert whole(suite, suite.datasets, "bc", cells) is None
 
 
 def test_the_command_runs_what_is_missing(
