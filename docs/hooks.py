@@ -15,19 +15,23 @@ from typing import Any
 
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = re.compile(r"\{\{ names of ([\w.]+) \}\}")
 EXPERIMENTS = ROOT / "experiments"
+# Tables of results need the width that a table of contents takes.
+WIDE = "---\nhide:\n  - toc\n---\n\n"
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+FUNCTION = re.compile(r"(<mi>(?:log|exp|sin|cos|tanh)</mi>)(?!<mo)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages of results, their pictures and tables."""
     for page in sorted((EXPERIMENTS / "results").glob("*.md")):
         place = f"results/{page.name}"
-        files.append(File.generated(config, place, content=page.read_text()))
+        files.append(File.generated(config, place, content=WIDE + page.read_text()))
     files.append(File.generated(config, "results/index.md", content=overview()))
     for folder, suffix in (("results", ".png"), ("evidence", ".csv")):
         for path in sorted((EXPERIMENTS / folder).rglob(f"*{suffix}")):
@@ -71,8 +75,12 @@ def on_page_content(html: str, **_: Any) -> str:
     """Equations as MathML, which browsers draw by themselves."""
 
     def drawn(match: re.Match[str]) -> str:
-        if match[1] == "span":
-            return convert(unescape(match[2]))
-        return f'<div class="equation">{convert(unescape(match[2]), display="block")}</div>'
+        inline = match[1] == "span"
+        made = convert(unescape(match[2]), display="inline" if inline else "block")
+        if unknown := re.search(r">(\\[^<]+)<", made):
+            raise PluginError(f"equation: found {unknown[1]}, which latex2mathml does not convert")
+        # Functions are identifiers there, which browsers set close to what follows.
+        made = FUNCTION.sub(r'\1<mspace width="0.17em"/>', made)
+        return made if inline else f'<div class="equation">{made}</div>'
 
     return EQUATION.sub(drawn, html)

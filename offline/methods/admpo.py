@@ -25,7 +25,8 @@ from ..data.transitions import flat, reward_scale
 from ..method import AgentConfig, Job
 from ..task import Source, Task
 from ..worlds.any_step import AnyStepConfig, Recent, ages
-from ..worlds.dynamics import Dynamics, Rolled
+from ..worlds.dynamics import Dynamics
+from ..worlds.rolled import Rolled
 from .model_based import Given, Learned, Learning, ModelBased
 
 

@@ -42,8 +42,9 @@ from ..method import (
     gradient_steps,
 )
 from ..task import Source, Task
-from ..worlds.dynamics import Dynamics, Noise, Rolled, Uncertainty, models_of, own_models
+from ..worlds.dynamics import Dynamics, Noise
 from ..worlds.fit import WorldModelConfig
+from ..worlds.rolled import Rolled, Uncertainty, models_of, own_models
 from .keyframes import Keyframes, depths, keyframes_of, some_before
 
 
