@@ -93,7 +93,7 @@ if TYPE_CHECKING:
     from .result import TrainResult as TrainResult
     from .synthetic.synthesis import synthesise as synthesise
     from .worlds.any_step import AnyStepConfig as AnyStepConfig
-    from .worlds.dynamics import true_dynamics as true_dynamics
+    from .worlds.exact import true_dynamics as true_dynamics
     from .worlds.fit import WorldModelConfig as WorldModelConfig
     from .worlds.fit import fit_world_models as fit_world_models
     from .worlds.thresholds import uncertainty_threshold as uncertainty_threshold

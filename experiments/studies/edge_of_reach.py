@@ -28,7 +28,7 @@ from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.recipes import Preset, recipe
 from jaxrl_rollouts.offline.result import TrainResult
 from jaxrl_rollouts.offline.task import Task, behaviour
-from jaxrl_rollouts.offline.worlds.dynamics import true_dynamics
+from jaxrl_rollouts.offline.worlds.exact import true_dynamics
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.reports.report import Report
 

@@ -19,7 +19,7 @@ from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.model_based import ModelBased, Rollouts, bind
 from jaxrl_rollouts.offline.methods.ravl import Ravl
 from jaxrl_rollouts.offline.training import train_learner
-from jaxrl_rollouts.offline.worlds.dynamics import true_dynamics
+from jaxrl_rollouts.offline.worlds.exact import true_dynamics
 from jaxrl_rollouts.record.context import RunContext
 
 from .plane import (

@@ -191,10 +191,10 @@ def _values(
         if (column, method) not in cells:
             return ""
         found = [final(cells[column, method], metric, suite.last) for metric in metrics]
-        return " / ".join(f"{x.mean():.3g}" if np.isfinite(x).all() else "–" for x in found)
+        return "/".join(f"{x.mean():.3g}" if np.isfinite(x).all() else "–" for x in found)
 
     words = [metric.removesuffix("_value") for metric in metrics]
-    legend = f"Discounted, mean over seeds: {' / '.join(words)}; – where a method has none."
+    legend = f"Discounted, mean over seeds: {'/'.join(words)}; – where a method has none."
     return [legend, "", *across(suite, [*datasets, "minutes"], methods, shown, "method")]
 
 

@@ -25,8 +25,7 @@ from ..data.transitions import flat, reward_scale
 from ..method import AgentConfig, Job
 from ..task import Source, Task
 from ..worlds.any_step import AnyStepConfig, Recent, ages
-from ..worlds.dynamics import Dynamics
-from ..worlds.rolled import Rolled
+from ..worlds.dynamics import Dynamics, Rolled
 from .model_based import Given, Learned, Learning, ModelBased
 
 

@@ -19,7 +19,7 @@ from ..agents import AGENTS
 from ..agents.sac import SacConfig, SacState
 from ..data import Transitions
 from ..method import Agent, AgentConfig
-from ..worlds.rolled import Rolled
+from ..worlds.dynamics import Rolled
 from .mobile import OnTargets, imagined_values, lowered, mobile_agent
 from .model_based import Given, Learned, Learning
 

@@ -23,9 +23,8 @@ from ..agents import AGENTS
 from ..agents.sac import SacConfig, SacState
 from ..data import Dataset, Transitions
 from ..method import Agent, AgentConfig
-from ..worlds.dynamics import EliteSamples, Noise
+from ..worlds.dynamics import EliteSamples, Noise, Rolled
 from ..worlds.fit import WorldModelConfig
-from ..worlds.rolled import Rolled
 from .model_based import Given, Learned, Learning, ModelBased
 
 

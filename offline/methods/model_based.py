@@ -42,9 +42,8 @@ from ..method import (
     gradient_steps,
 )
 from ..task import Source, Task
-from ..worlds.dynamics import Dynamics, Noise
+from ..worlds.dynamics import Dynamics, Noise, Rolled, Uncertainty, models_of, own_models
 from ..worlds.fit import WorldModelConfig
-from ..worlds.rolled import Rolled, Uncertainty, models_of, own_models
 from .keyframes import Keyframes, depths, keyframes_of, some_before
 
 

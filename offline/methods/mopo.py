@@ -22,9 +22,8 @@ from ..agents.sac import SacConfig
 from ..data import Transitions
 from ..data.transitions import flat
 from ..method import AgentConfig
-from ..worlds.dynamics import Consulted
+from ..worlds.dynamics import Consulted, Rolled, Uncertainty
 from ..worlds.fit import WorldModelConfig
-from ..worlds.rolled import Rolled, Uncertainty
 from .model_based import ModelBased
 
 

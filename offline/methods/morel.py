@@ -22,7 +22,7 @@ from ..agents.sac import SacConfig
 from ..data import Transitions
 from ..data.transitions import flat
 from ..method import AgentConfig
-from ..worlds.rolled import Rolled, Uncertainty
+from ..worlds.dynamics import Rolled, Uncertainty
 from .model_based import ModelBased
 
 

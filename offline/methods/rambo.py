@@ -23,7 +23,7 @@ from ..agents import AGENTS
 from ..agents.sac import SacConfig
 from ..data import Transitions, sample_batch
 from ..method import Agent, AgentConfig
-from ..worlds.rolled import Rolled
+from ..worlds.dynamics import Rolled
 from .model_based import Imagination, Learning, ModelBased
 
 

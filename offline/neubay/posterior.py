@@ -23,10 +23,15 @@ from ..environments.terminations import Termination
 from ..method import Job
 from ..recurrent.histories import log_histories
 from ..task import Source, Task, slug, termination_of
-from ..worlds.dynamics import Dynamics, WorldModelParams, learned_dynamics
+from ..worlds.dynamics import (
+    Dynamics,
+    Uncertainty,
+    WorldModelParams,
+    learned_dynamics,
+    own_models,
+)
 from ..worlds.endings import TerminationConfig, with_endings
 from ..worlds.fit import WorldEnsemble, WorldModel, fit_world_models
-from ..worlds.rolled import Uncertainty, own_models
 from ..worlds.saved import load_worlds
 from ..worlds.thresholds import LEVELS, UncertaintyStats, threshold_at, uncertainty_stats_of_seeds
 from ..worlds.written import save_worlds

@@ -28,7 +28,7 @@ from jaxrl_rollouts.offline.environments.plane import GOAL, PLANE, reward
 from jaxrl_rollouts.offline.evaluation import evaluate
 from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.model_based import Given, Learning, Rollouts, bind
-from jaxrl_rollouts.offline.worlds.dynamics import true_dynamics
+from jaxrl_rollouts.offline.worlds.exact import true_dynamics
 from jaxrl_rollouts.rollouts import rollout
 
 AGENT = SacConfig(num_critics=2, eta=0.0, hidden_dims=(8,))

@@ -26,8 +26,9 @@ from jaxrl_rollouts.offline.recipes import PRESETS, recipe
 from jaxrl_rollouts.offline.result import TrainResult
 from jaxrl_rollouts.offline.saved_policies import read_policy
 from jaxrl_rollouts.offline.task import Task
-from jaxrl_rollouts.offline.worlds.dynamics import predict, true_dynamics
+from jaxrl_rollouts.offline.worlds.dynamics import predict
 from jaxrl_rollouts.offline.worlds.endings import TerminationConfig
+from jaxrl_rollouts.offline.worlds.exact import true_dynamics
 from jaxrl_rollouts.offline.worlds.fit import WorldModelConfig
 from jaxrl_rollouts.offline.worlds.saved import load_worlds
 from jaxrl_rollouts.record.context import RunContext

@@ -21,7 +21,7 @@ from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
 from jaxrl_rollouts.offline.matching import environment_of
 from jaxrl_rollouts.offline.policy import load_policy
 from jaxrl_rollouts.offline.task import warnings_of
-from jaxrl_rollouts.offline.worlds.dynamics import true_dynamics
+from jaxrl_rollouts.offline.worlds.exact import true_dynamics
 
 PLACE = 1.0e6  # m
 LENGTH = 20

@@ -19,7 +19,8 @@ from jaxrl_rollouts.offline.data import Dataset
 from jaxrl_rollouts.offline.environments import make
 from jaxrl_rollouts.offline.job import train
 from jaxrl_rollouts.offline.recipes import recipe
-from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, true_dynamics
+from jaxrl_rollouts.offline.worlds.dynamics import Dynamics
+from jaxrl_rollouts.offline.worlds.exact import true_dynamics
 
 LOOKS: dict[str, Any] = {"seeds": 2, "evaluations": 1, "episodes": 2}
 SMALL = Td3Bc(hidden_dims=(8,), batch_size=16, steps=8, per_iteration=2)

@@ -37,9 +37,9 @@ def test_the_page(suite: Suite, filled: Path, tmp_path: Path) -> None:
     title, *_, rest = page(concluded, "tiny", cells).partition("**Question.** ")
     assert title == "# BC loses\n\n" and rest.startswith(suite.question) and "\nWhy: c.\n" in rest
     assert "range of 2 seeds" in text and "P(better than BC)" in text
-    assert "estimated / imagined / true" in text and "| method | d-one | d-two | minutes |" in text
-    assert "| MOPO | 5.1 / 4.2 / 2.1 | 5.1 / 4.2 / 2.1 | 1 |" in text
-    assert "| BC | 1.1 / – / 1.1 | 1.1 / – / 1.1 | 1 |" in text
+    assert "estimated/imagined/true" in text and "| method | d-one | d-two | minutes |" in text
+    assert "| MOPO | 5.1/4.2/2.1 | 5.1/4.2/2.1 | 1 |" in text
+    assert "| BC | 1.1/–/1.1 | 1.1/–/1.1 | 1 |" in text
     table = read_table(filled)
     some = [row for row in table if (row["dataset"], row["method"]) != ("d-two", "mopo_wide")]
     text = page(suite, "tiny", curves_of(some, suite))

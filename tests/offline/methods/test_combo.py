@@ -19,7 +19,7 @@ from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.combo import Combo, critic_loss
 from jaxrl_rollouts.offline.methods.model_based import Given, Learning, bind
-from jaxrl_rollouts.offline.worlds.rolled import Rolled
+from jaxrl_rollouts.offline.worlds.dynamics import Rolled
 
 KEY = jax.random.key(3)
 METHOD = Combo(agent=HARD, num_actions=4, weight=0.7, **CADENCE)

@@ -16,7 +16,7 @@ from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.cvar import Cvar, tail_gap
 from jaxrl_rollouts.offline.methods.mobile import imagined_values
 from jaxrl_rollouts.offline.methods.model_based import Given, Learning, ModelBased, bind
-from jaxrl_rollouts.offline.worlds.rolled import Rolled
+from jaxrl_rollouts.offline.worlds.dynamics import Rolled
 
 KEY = jax.random.key(3)
 

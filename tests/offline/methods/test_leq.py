@@ -19,8 +19,7 @@ from jaxrl_rollouts.offline.methods.leq import (
     lambda_returns,
 )
 from jaxrl_rollouts.offline.methods.model_based import Given, Learning
-from jaxrl_rollouts.offline.worlds.dynamics import Dynamics
-from jaxrl_rollouts.offline.worlds.rolled import Rolled
+from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Rolled
 from jaxrl_rollouts.rollouts import Model, step_result
 
 S, A, B, H = 2, 1, 6, 3

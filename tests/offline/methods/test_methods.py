@@ -22,8 +22,7 @@ from jaxrl_rollouts.offline.methods.mobile import Mobile
 from jaxrl_rollouts.offline.methods.model_based import Imagination, ModelBased, Rollouts, bind
 from jaxrl_rollouts.offline.methods.mopo import Mopo
 from jaxrl_rollouts.offline.methods.ravl import Ravl
-from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, EliteSamples
-from jaxrl_rollouts.offline.worlds.rolled import Rolled, Uncertainty
+from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, EliteSamples, Rolled, Uncertainty
 from jaxrl_rollouts.rollouts import Model, step_result
 
 SAC = SacConfig(num_critics=2, eta=0.0, hidden_dims=(8,))

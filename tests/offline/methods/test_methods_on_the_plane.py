@@ -24,8 +24,8 @@ from jaxrl_rollouts.offline.methods.model_based import (
     bind,
 )
 from jaxrl_rollouts.offline.methods.morel import Morel
-from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, WorldModelParams, true_dynamics
-from jaxrl_rollouts.offline.worlds.rolled import Rolled
+from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, Rolled, WorldModelParams
+from jaxrl_rollouts.offline.worlds.exact import true_dynamics
 from jaxrl_rollouts.rollouts import Model, rollout, step_result
 
 KEY, RNG = jax.random.key(3), np.random.default_rng(0)

@@ -16,7 +16,7 @@ from jaxrl_rollouts.offline.data import Transitions, to_device
 from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.mobrac import Mobrac
 from jaxrl_rollouts.offline.methods.model_based import Given, Learning, ModelBased, bind
-from jaxrl_rollouts.offline.worlds.rolled import Rolled
+from jaxrl_rollouts.offline.worlds.dynamics import Rolled
 
 KEY = jax.random.key(3)
 AGENT = RebracConfig(**FAST, actor_bc_coef=0.3, critic_bc_coef=0.7, actor_norm=True)

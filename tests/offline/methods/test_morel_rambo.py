@@ -26,8 +26,7 @@ from jaxrl_rollouts.offline.methods.model_based import (
 )
 from jaxrl_rollouts.offline.methods.morel import Morel
 from jaxrl_rollouts.offline.methods.rambo import Rambo, log_prob
-from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, EliteSamples
-from jaxrl_rollouts.offline.worlds.rolled import Rolled
+from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, EliteSamples, Rolled
 from jaxrl_rollouts.rollouts import Model, rollout, step_result
 
 S, A, E, B = 2, 1, 2, 64

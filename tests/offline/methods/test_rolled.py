@@ -20,7 +20,7 @@ from jaxrl_rollouts.offline.job import train
 from jaxrl_rollouts.offline.method import Method
 from jaxrl_rollouts.offline.recipes import recipe
 from jaxrl_rollouts.offline.report import world_row
-from jaxrl_rollouts.offline.worlds.dynamics import true_dynamics
+from jaxrl_rollouts.offline.worlds.exact import true_dynamics
 from jaxrl_rollouts.offline.worlds.quality import LEVELS, quality
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.record.folder import RunFolder
