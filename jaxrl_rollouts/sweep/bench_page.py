@@ -194,8 +194,8 @@ def _values(
         return "/".join(f"{x.mean():.3g}" if np.isfinite(x).all() else "–" for x in found)
 
     words = [metric.removesuffix("_value") for metric in metrics]
-    legend = f"Discounted, mean over seeds: {'/'.join(words)}; – where a method has none."
-    return [legend, "", *across(suite, [*datasets, "minutes"], methods, shown, "method")]
+    note = f"Discounted, mean over seeds: {'/'.join(words)}; – if none or not finite."
+    return [note, "", *across(suite, [*datasets, "minutes"], methods, shown, "method")]
 
 
 def draw_profile(path: Path, suite: Suite, cells: Cells, thresholds: int = 200) -> bool:
