@@ -27,12 +27,8 @@ from jaxrl_rollouts.offline.methods.base import Base
 from jaxrl_rollouts.offline.methods.mobile import Mobile
 from jaxrl_rollouts.offline.methods.model_based import Imagination, ModelBased, Rollouts, bind
 from jaxrl_rollouts.offline.methods.mopo import Mopo
-from jaxrl_rollouts.offline.worlds.dynamics import (
-    Dynamics,
-    EliteSamples,
-    learned_dynamics,
-    true_dynamics,
-)
+from jaxrl_rollouts.offline.worlds.dynamics import Dynamics, EliteSamples, learned_dynamics
+from jaxrl_rollouts.offline.worlds.exact import true_dynamics
 from jaxrl_rollouts.offline.worlds.fit import make_world_model
 from jaxrl_rollouts.rollouts import Model, step_result
 
