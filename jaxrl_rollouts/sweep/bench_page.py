@@ -35,8 +35,9 @@ def page(suite: Suite, name: str, cells: Cells, picture: str = "") -> str:
     datasets = list(dict.fromkeys([*suite.datasets, *(dataset for dataset, _ in cells)]))
     methods = [m for m in dict.fromkeys([*suite.columns, *(m for _, m in cells)])]
     lines = [*opening(suite), f"{counted(suite, cells)} cells are measured; others are empty."]
-    measured = [m for m in methods if any(m == method for _, method in cells)]
-    if missing := [suite.title(m) for m in methods if m not in measured]:
+    tried = {method for _, method in cells}
+    measured = [m for m in methods if m in tried]
+    if missing := [suite.title(m) for m in methods if m not in tried]:
         lines.append(f"No cell yet: {', '.join(missing)}.")
     lines += ["", *_scores(suite, datasets, measured, cells), ""]
     lines += [

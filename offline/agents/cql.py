@@ -211,7 +211,7 @@ def soft_maximum(
     """
     actions, densities = drawn
     count, rows, size = actions.shape
-    # All pairs as rows of one product: side by side the actions' gradients are transposed each.
+    # One product over all pairs is quicker on a CPU than a vmap over actions.
     seen = jnp.tile(batch.observations, (count, 1))
     tried = soft.q(nets, critic, seen, actions.reshape(-1, size)).reshape(-1, count, rows)
     if reference is not None:
