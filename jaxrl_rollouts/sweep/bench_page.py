@@ -92,10 +92,11 @@ def made(suite: Suite, name: str, cells: Cells) -> str:
     own = "".join(f" {group}: {_listed(options)}." for group, options in groups.items())
     shas = {dataset: cell.sha256 for (dataset, _), cell in cells.items()}
     known = [d for d in dict.fromkeys([*suite.datasets, *shas]) if d in shas]
+    data = ", ".join(f"{d} `{shas[d]}`" for d in known)
     return (
         f"`jaxrl-rollouts bench run {name}` fills what is missing, `bench table {name}` builds "
-        f"this page. Every run: {_listed(shared)}; {suite.seeds} seeds.{own} "
-        f"Training data: {', '.join(f'{d} `{shas[d]}`' for d in known)}."
+        f"this page. Every run: {_listed(shared)}; {suite.seeds} seeds.{own}"
+        + f" Training data: {data}." * bool(data)
     )
 
 

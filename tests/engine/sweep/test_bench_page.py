@@ -55,6 +55,8 @@ def test_the_page(suite: Suite, filled: Path, tmp_path: Path) -> None:
     )
     assert draw_profile(tmp_path / "p.png", suite, cells) and (tmp_path / "p.png").stat().st_size
     assert not draw_profile(tmp_path / "q.png", suite, {})
+    empty = page(suite, "tiny", {})
+    assert "0 of 4 cells" in empty and "Training data" in text and "Training data" not in empty
 
 
 def test_a_users_table_stands_beside_ours(
