@@ -19,6 +19,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from .errors import ConfigError
+from .record.provenance import cores
 from .trees import PyTree, row
 
 AXIS = "seed"
@@ -39,7 +40,7 @@ def use_cores(most: int = 8) -> None:
     if _COUNT in os.environ.get("XLA_FLAGS", ""):
         return
     with contextlib.suppress(RuntimeError):  # jax has started: its devices are what they are
-        jax.config.update("jax_num_cpu_devices", max(1, min(_cores(), most)))
+        jax.config.update("jax_num_cpu_devices", max(1, min(cores(), most)))
 
 
 def check_devices() -> None:
@@ -61,25 +62,20 @@ def spare_thread() -> None:
     only; `use_cores` does it, and so does making a simulator. It costs a sixth of the speed, so
     `NPROC`, which XLA reads, is set only where it is unset; without a simulator set `NPROC=1`.
     """
-    if _cores() == 1:
+    if cores() == 1:
         os.environ.setdefault("NPROC", "2")
-
-
-def _cores() -> int:
-    """Those this process may use, which in a container are fewer than the machine has."""
-    return len(getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0))
 
 
 def unused_cores(seeds: int) -> str:
     """A sentence where jax started with one CPU device and seeds could train on more, else ""."""
     here = jax.devices()
-    if seeds < 2 or here[0].platform != "cpu" or len(here) > 1 or (cores := _cores()) < 2:
+    if seeds < 2 or here[0].platform != "cpu" or len(here) > 1 or (count := cores()) < 2:
         return ""
     if _COUNT in os.environ.get("XLA_FLAGS", ""):
         return ""
     return (
         f"{seeds} seeds share one device: jax had started. Call jaxrl_rollouts.prepare() before "
-        f"its first computation to train them on {cores} cores."
+        f"its first computation to train them on {count} cores."
     )
 
 
@@ -89,7 +85,7 @@ def cores_are_devices() -> bool:
     Several processes, whose hosts may differ, would not all say the same: there it is not.
     """
     here = jax.devices()
-    return jax.process_count() == 1 and here[0].platform == "cpu" and len(here) >= _cores()
+    return jax.process_count() == 1 and here[0].platform == "cpu" and len(here) >= cores()
 
 
 def seed_mesh(devices: Any = None) -> Mesh:

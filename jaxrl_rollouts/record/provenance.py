@@ -69,13 +69,16 @@ def provenance() -> dict[str, str | int]:
         "commit": code_commit() or "unknown",
         "os": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cpu": cpu_model(),
-        "cpu_cores": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count() or 1,
+        "cpu_cores": cores(),
         "device": devices[0].device_kind,
         "platform": devices[0].platform,
         "device_count": len(devices),
     }
+
+
+def cores() -> int:
+    """Those this process may use, which in a container are fewer than the machine has."""
+    return len(getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0))
 
 
 def cpu_model() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from ..errors import ConfigError, Interrupted, StorageError, UserError
 from ..plugins import announced
 from ..record.files import write_atomically
 from ..record.lock import FolderLock
+from ..record.provenance import cores
 from . import BENCH
 from .here import run_here
 from .on_ray import Resources, run_on_ray
@@ -100,11 +100,11 @@ def run(
                 _hand_over(folder, plan, slurm, trust, cpus or 1.0, suite)
                 return
             cluster = ray or bool(address)
-            cores = cpus or (1.0 if cluster else float(os.cpu_count() or 1))
+            given = cpus or (1.0 if cluster else float(cores()))
             with Watch(folder, tasks) as watch:
                 rows = _Rows(folder, missing, place, asked, watch)
                 go = run_on_ray if cluster else run_here
-                stopped = go(folder, tasks, trust, Resources(address, cores), rows)
+                stopped = go(folder, tasks, trust, Resources(address, given), rows)
             if stopped:
                 raise Interrupted("stopped; the same command resumes")
     except OSError as error:

@@ -96,7 +96,8 @@ def made(suite: Suite, name: str, cells: Cells) -> str:
     return (
         f"`jaxrl-rollouts bench run {name}` fills what is missing, `bench table {name}` builds "
         f"this page. Every run: {_listed(shared)}; {suite.seeds} seeds.{own}"
-        + f" Training data: {data}." * bool(data)
+        + f" Training data: {data}."
+        * bool(data)
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..record.interrupts import StopFlag
+from ..record.provenance import cores
 from .on_ray import Resources, environment
 from .plan import Task
 from .tasks import KilledError, Status, run_task
@@ -19,7 +19,7 @@ POLL = 1.0  # seconds between two looks at the tasks
 
 def side_by_side(cpus: float) -> int:
     """How many tasks of so many cores run at once on this machine; at least one."""
-    return max(1, int((os.cpu_count() or 1) // max(cpus, 1e-9)))
+    return max(1, int(cores() // max(cpus, 1e-9)))
 
 
 def run_here(

@@ -11,7 +11,6 @@ environment row by row; a test compares them.
 
 from __future__ import annotations
 
-import os
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ import numpy as np
 
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.record.files import file_sha256
+from jaxrl_rollouts.record.provenance import cores
 
 from ..data.transitions import Dataset, Transitions, episode_returns
 from ..environments.mujoco import CLIPPED, SKIPPED_POSITIONS, VELOCITY_LIMIT, make_gymnasium
@@ -120,7 +120,7 @@ def _states(tape: Tape, model: Any, frame_skip: int) -> tuple[np.ndarray, np.nda
     index = starts[:, None] + np.minimum(steps, segments[:, None] - 1)
     control = np.repeat(tape.actions[index].astype(np.float64), frame_skip, axis=1)
     initial = np.concatenate([np.zeros((len(segments), 1)), tape.states], 1)
-    workers = [mujoco.MjData(model) for _ in range(os.cpu_count() or 1)]  # type: ignore[attr-defined]
+    workers = [mujoco.MjData(model) for _ in range(cores())]  # type: ignore[attr-defined]
     states = np.asarray(rollout.rollout(model, workers, initial, control)[0])
     stepped = states[:, frame_skip - 1 :: frame_skip, 1 : 1 + width]
     kept = steps < segments[:, None]

@@ -114,7 +114,7 @@ def test_a_training_of_more_seeds_holds_that_of_fewer_bitwise(monkeypatch: Any) 
 def test_turns_are_taken_where_each_core_is_a_device(monkeypatch: Any) -> None:
     here = len(jax.local_devices())
     for cores, turns in ((here, True), (here + 1, False)):
-        monkeypatch.setattr(devices, "_cores", lambda cores=cores: cores)
+        monkeypatch.setattr(devices, "cores", lambda cores=cores: cores)
         assert devices.cores_are_devices() == turns
 
 

@@ -21,7 +21,7 @@ from jaxrl_rollouts.record.interrupts import StopFlag
 from jaxrl_rollouts.record.lock import FolderLock
 from jaxrl_rollouts.reports.report import Report
 from jaxrl_rollouts.sweep import attempt, here, tasks
-from jaxrl_rollouts.sweep.here import run_here
+from jaxrl_rollouts.sweep.here import run_here, side_by_side
 from jaxrl_rollouts.sweep.on_ray import Resources
 from jaxrl_rollouts.sweep.plan import Plan, Task
 from jaxrl_rollouts.sweep.slurm import ranges, write_slurm
@@ -237,3 +237,10 @@ def test_tasks_run_here_and_start_again_when_killed(
     states = [read_status(tmp_path / task.name) for task in several]
     assert [status.state for status in states] == ["failed", "failed", "killed"]
     assert [status.attempts for status in states] == [1, 1, attempts]
+
+
+def test_tasks_run_on_the_cores_that_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A container's or SLURM's share is less than the machine's cores.
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3, 5}, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    assert [side_by_side(cpus) for cpus in (1, 1.5, 2, 4)] == [3, 2, 1, 1]
