@@ -75,7 +75,7 @@ def run(
         address: a Ray cluster: auto, or HOST:PORT.
         ray: run cells on Ray (extra `sweep`).
         cpus: cores of a cell; cells run side by side while cores last. Left out, a cell has all
-            cores of this machine, or one on Ray or SLURM.
+            cores that the process may use, or one on Ray or SLURM.
         slurm: write this script for sbatch, and run nothing.
         trust: code that the runs may import, package.module:factory.
     """
