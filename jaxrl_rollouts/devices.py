@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from .cores import cores
 from .errors import ConfigError
-from .record.provenance import cores
 from .trees import PyTree, row
 
 AXIS = "seed"

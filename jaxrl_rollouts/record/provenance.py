@@ -13,6 +13,8 @@ import time
 from importlib import metadata
 from pathlib import Path
 
+from ..cores import cores
+
 _PACKAGES = ("jaxrl-rollouts", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 _COMPILE_EVENT = "/jax/core/compile/backend_compile_duration"
 
@@ -74,11 +76,6 @@ def provenance() -> dict[str, str | int]:
         "platform": devices[0].platform,
         "device_count": len(devices),
     }
-
-
-def cores() -> int:
-    """Those this process may use, which in a container are fewer than the machine has."""
-    return len(getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0))
 
 
 def cpu_model() -> str:

@@ -11,11 +11,11 @@ import tyro
 from ..cli import parsing
 from ..cli.options import PROG
 from ..configs import Range
+from ..cores import cores
 from ..errors import ConfigError, Interrupted, StorageError, UserError
 from ..plugins import announced
 from ..record.files import write_atomically
 from ..record.lock import FolderLock
-from ..record.provenance import cores
 from . import BENCH
 from .here import run_here
 from .on_ray import Resources, run_on_ray

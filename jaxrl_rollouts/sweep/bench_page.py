@@ -93,11 +93,10 @@ def made(suite: Suite, name: str, cells: Cells) -> str:
     shas = {dataset: cell.sha256 for (dataset, _), cell in cells.items()}
     known = [d for d in dict.fromkeys([*suite.datasets, *shas]) if d in shas]
     data = ", ".join(f"{d} `{shas[d]}`" for d in known)
+    data = f" Training data: {data}." if data else ""
     return (
         f"`jaxrl-rollouts bench run {name}` fills what is missing, `bench table {name}` builds "
-        f"this page. Every run: {_listed(shared)}; {suite.seeds} seeds.{own}"
-        + f" Training data: {data}."
-        * bool(data)
+        f"this page. Every run: {_listed(shared)}; {suite.seeds} seeds.{own}{data}"
     )
 
 

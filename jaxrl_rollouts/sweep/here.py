@@ -8,8 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from ..cores import cores
 from ..record.interrupts import StopFlag
-from ..record.provenance import cores
 from .on_ray import Resources, environment
 from .plan import Task
 from .tasks import KilledError, Status, run_task

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrl_rollouts.cores import cores
 from jaxrl_rollouts.errors import DataError
 from jaxrl_rollouts.record.files import file_sha256
-from jaxrl_rollouts.record.provenance import cores
 
 from ..data.transitions import Dataset, Transitions, episode_returns
 from ..environments.mujoco import CLIPPED, SKIPPED_POSITIONS, VELOCITY_LIMIT, make_gymnasium
