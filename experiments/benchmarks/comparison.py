@@ -6,7 +6,6 @@ same simulator from the same start states, seed by seed, after the last step.
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ import numpy as np
 from jaxrl_rollouts.compare.claims import claims
 from jaxrl_rollouts.compare.grid import Cell, Grid, run_grid
 from jaxrl_rollouts.configs import positive
+from jaxrl_rollouts.cores import cores
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.bc import Bc
 from jaxrl_rollouts.offline.agents.cql import Cql
@@ -178,7 +178,7 @@ def theirs(name: str, rows: Path, config: Config, seed: int) -> Theirs:
         "batch": config.batch,
         "normalise": getattr(ours, "normalize_obs", False),
         "options": their_options(name, ours),
-        "threads": len(os.sched_getaffinity(0)),
+        "threads": cores(),
     }
     return Theirs(config.peer_python, PEER, "d3rlpy", settings, {}, option="peer_python")
 
@@ -254,8 +254,7 @@ def run(config: Config, context: RunContext) -> Report:
     if THEIRS in sides:
         report.versions |= versions_of(config.peer_python)
         add_claims(report, grid, config)
-    cores = len(os.sched_getaffinity(0))
-    report.note(f"Ours trains seeds side by side, d3rlpy one after the other; {cores} core(s).")
+    report.note(f"Ours trains seeds side by side, d3rlpy one after the other; {cores()} core(s).")
     return report
 
 

@@ -24,6 +24,7 @@ import jax
 import numpy as np
 from flax.traverse_util import flatten_dict
 
+from jaxrl_rollouts.cores import cores
 from jaxrl_rollouts.errors import ConfigError, DataError
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.trees import PyTree
@@ -120,7 +121,7 @@ class Peer:
         theirs, weights = self.theirs, folder / f"weights_{self.theirs.script.stem}.npz"
         if theirs.weights is not None:
             write_weights(weights, theirs.weights)
-        settings = {"threads": os.cpu_count(), "weights": str(weights), **theirs.settings}
+        settings = {"threads": cores(), "weights": str(weights), **theirs.settings}
         answer = self.ask({"kind": "start", **settings})
         count = answer.pop("parameters")
         if theirs.parameters not in (None, count):
@@ -153,17 +154,17 @@ class Peer:
 
     def torch_ways(self) -> tuple[Ways, list[str]]:
         """The ways a torch peer is asked, and a note about `torch.compile`."""
-        cores, name = os.cpu_count() or 1, self.theirs.called
-        ways = {name: {"compiled": False, "threads": cores}}
-        if cores > 1:  # on a shared machine threads that wait for each other lose
+        threads, name = cores(), self.theirs.called
+        ways = {name: {"compiled": False, "threads": threads}}
+        if threads > 1:  # on a shared machine threads that wait for each other lose
             ways[f"{name}, 1 thread"] = {"compiled": False, "threads": 1}
         if not self.theirs.compiling:
             return ways, []
         answer = self.ask({"kind": "compile"})
         if not answer["works"]:
             return ways, [f"torch.compile does not work here: {answer['why']}"]
-        ways[f"{name} compiled"] = {"compiled": True, "threads": cores}
-        if cores > 1:  # what was compiled for more threads is compiled again
+        ways[f"{name} compiled"] = {"compiled": True, "threads": threads}
+        if threads > 1:  # what was compiled for more threads is compiled again
             ways[f"{name} compiled, 1 thread"] = {"compiled": True, "threads": 1}
         return ways, [f"torch.compile {self.theirs.compiling} took {answer['seconds']:.0f} s."]
 

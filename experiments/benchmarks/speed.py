@@ -5,7 +5,6 @@ Compilation is timed apart. Every figure is the median of `repeats`; ours and th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 
 from jaxrl_rollouts import loop
 from jaxrl_rollouts.configs import positive
+from jaxrl_rollouts.cores import cores
 from jaxrl_rollouts.ensemble_config import EnsembleConfig
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.offline.agents.iql import IqlConfig
@@ -142,7 +142,7 @@ def beside_d3rlpy(
     train = our_training(agent, config)
     columns = timing.compile_columns(lambda: train(1))
     ours: Timers = {("train", "ours"): timing.clocked(config.updates, lambda: train(1).run_seconds)}
-    ways = {"d3rlpy": {"threads": os.cpu_count()}, "d3rlpy, 1 thread": {"threads": 1}}
+    ways = {"d3rlpy": {"threads": cores()}, "d3rlpy, 1 thread": {"threads": 1}}
     how: dict[str, Any] = {"option": "peer_python", "ways": ways}
     work, script = {"train": config.updates}, PEERS / "d3rlpy_agents.py"
     theirs = Theirs(config.peer_python, script, "d3rlpy", given, work, **how)
@@ -203,7 +203,7 @@ def gru_row(report: Report, config: Config, context: RunContext) -> dict[str, An
         calls, lambda: sum(timing.timed(lambda: gradient(params, tape)) for _ in range(calls))
     )
     settings = {"width": width, "length": config.tape, "calls": calls}
-    ways = {"torch": {"threads": os.cpu_count()}, "torch, 1 thread": {"threads": 1}}
+    ways = {"torch": {"threads": cores()}, "torch, 1 thread": {"threads": 1}}
     how: dict[str, Any] = {"option": "peer_python", "ways": ways}
     work, script = {"train": calls}, PEERS / "torch_gru.py"
     theirs = Theirs(config.peer_python, script, "torch", settings, work, **how)

@@ -47,9 +47,10 @@ def page(suite: Suite, name: str, cells: Cells, picture: str = "") -> str:
         lines.append(suite.tuning)
     for note in suite.notes:
         lines += ["", note]
-    for title, names in together(suite).items():
+    for place, (title, names) in enumerate(together(suite).items()):
         lines += ["", f"## Over {title}", "", *_aggregates(suite, names, methods, cells)]
-    lines += ["", f"![Performance profile]({picture})"] if picture else []
+        if picture and place == 0:  # `draw_profile` has the first group
+            lines += ["", f"![Performance profile]({picture})"]
     lines += ["", "## Estimated and true value", "", *_values(suite, datasets, measured, cells)]
     lines += ["", "## How it was made", "", made(suite, name, cells), ""]
     return "\n".join(lines)

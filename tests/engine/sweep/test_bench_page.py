@@ -47,7 +47,8 @@ def test_the_page(suite: Suite, filled: Path, tmp_path: Path) -> None:
     assert "| BC | 8.0 |" in text and "| MOPO |" not in text.partition("Over all")[2].split("##")[0]
     # Of a group, the mean over its datasets: 10.5 on d-one alone.
     grouped = replace(suite, groups={"first": ("d-one",), "second": ("d-two",)})
-    first, second = page(grouped, "tiny", curves_of(some, suite)).split("## Over ")[1:3]
+    first, second = page(grouped, "tiny", curves_of(some, suite), "p.png").split("## Over ")[1:3]
+    assert "](p.png)" in first and "](p.png)" not in second  # `draw_profile` has the first group
     assert (
         first.startswith("first")
         and "| MOPO | 10.5 |" in first
