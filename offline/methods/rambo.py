@@ -17,9 +17,11 @@ from jaxrl_rollouts.configs import chosen, coefficient, fraction, positive, step
 from jaxrl_rollouts.descent import gradient_step
 from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.gaussian import Gaussian
-from jaxrl_rollouts.trees import PyTree
+from jaxrl_rollouts.rollouts import Step
+from jaxrl_rollouts.trees import PyTree, row
 
 from ..agents import AGENTS
+from ..agents.critics import bootstrapped
 from ..agents.sac import SacConfig
 from ..data import Transitions, sample_batch
 from ..method import Agent, AgentConfig
@@ -74,103 +76,68 @@ class Rambo(ModelBased):
     def before(
         self, agent: Agent, state: Learning, key: jax.Array, real: Transitions, world: Rolled
     ) -> Learning:
-        """Gradient steps of the world model against the policy, algorithm 1."""
+        """Gradient steps of the world model against the policy, algorithm 1: one for every step of
+        rollouts that begin in states of the dataset and go on after an end."""
+        nets = state.agent
+        begins = jnp.arange(self.adversary_steps) % self.rollouts.length == 0
 
-        def step(adversary: Adversary, key: jax.Array) -> tuple[Adversary, None]:
+        def step(
+            carry: tuple[Adversary, jax.Array], given: tuple[jax.Array, jax.Array]
+        ) -> tuple[tuple[Adversary, jax.Array], None]:
+            (adversary, seen), (key, begin) = carry, given
+            start_key, roll_key, act_key, row_key = jax.random.split(key, 4)
             now = world._replace(world=adversary.world)
-            elites, moments, _, _ = gradient_step(
-                self.optimiser(),
-                self.model_loss,
-                adversary.world.elites,
-                adversary.moments,
-                agent,
-                state.agent,
-                key,
-                real,
-                now,
+            seen = jnp.where(begin, self.starts(start_key, real, self.batch_size), seen)
+            trajectory = now.rollout(
+                seen,
+                roll_key,
+                horizon=1,
+                policy=agent.policy,
+                policy_params=nets.actor,
+                stop_at_termination=False,
             )
-            return Adversary(adversary.world._replace(elites=elites), moments), None
+            taken = row(trajectory.steps, 0)
+            gain = self.advantage(agent, nets, act_key, taken)
+            batch = sample_batch(real, row_key, self.batch_size)
+            parts = batch, taken, gain, now
+            elites, moments, _, _ = gradient_step(
+                self.optimiser(), self.model_loss, now.world.elites, adversary.moments, *parts
+            )
+            moved = Adversary(now.world._replace(elites=elites), moments)
+            return (moved, taken.next_observations), None
 
         keys = jax.random.split(key, self.adversary_steps)
-        moved, _ = jax.lax.scan(step, state.extra, keys)
+        nowhere = jnp.zeros((self.batch_size, *real.observations.shape[1:]))
+        (moved, _), _ = jax.lax.scan(step, (state.extra, nowhere), (keys, begins))
         moves = self.adversary > 0
         extra = jax.tree.map(lambda new, old: jnp.where(moves, new, old), moved, state.extra)
         return state._replace(extra=extra)
 
     def model_loss(
-        self,
-        elites: PyTree,
-        agent: Agent,
-        sac: Any,
-        key: jax.Array,
-        rows: Transitions,
-        world: Rolled,
+        self, elites: PyTree, real: Transitions, taken: Step, gain: jax.Array, world: Rolled
     ) -> tuple[jax.Array, None]:
         """`lambda mean (A log p_mix(s', r | s, a)) - mean_D log p`; equations 6 to 8.
 
-        `A = r + gamma (1 - d) min Q(s', pi(s')) - min Q(s, a)` is standardised over the batch;
-        neither it nor the drawn `(s', r)` has a gradient. `p_mix` is the mean over elites.
+        `p_mix` is the mean over elites, of imagined steps `taken` `[B]`; `gain` `[B]` is A.
         """
-        row_key, path_key, draw_key = jax.random.split(key, 3)
-        model = world.world._replace(elites=elites)
-        real = sample_batch(rows, row_key, self.batch_size)
-        seen, actions = self.visited(agent, sac, path_key, real.observations, world)
-        mixture = predicted(world, model, seen, actions)
-        drawn, advantage = self.advantage(agent, sac, draw_key, seen, actions, world)
-        harm = advantage * jax.nn.logsumexp(log_prob(mixture, drawn), axis=0)
-        change = real.next_observations - real.observations
-        change = jnp.concatenate([change, real.rewards[:, None]], -1)
-        fit = log_prob(predicted(world, model, real.observations, real.actions), change).mean()
-        return self.adversary * harm.mean() - fit, None
+        assert world.dynamics.predict is not None, "dynamics with a density"
+        # One pass for both parts.
+        seen, actions, after, rewards = (
+            jnp.concatenate([getattr(rows, name) for rows in (taken, real)])
+            for name in ("observations", "actions", "next_observations", "rewards")
+        )
+        normal = world.dynamics.predict(world.world._replace(elites=elites), seen, actions)
+        density = log_prob(normal, jnp.concatenate([after - seen, rewards[:, None]], -1))
+        harm = gain * jax.nn.logsumexp(density[:, : len(gain)], axis=0)
+        return self.adversary * harm.mean() - density[:, len(gain) :].mean(), None
 
-    def visited(
-        self, agent: Agent, sac: Any, key: jax.Array, starts: jax.Array, world: Rolled
-    ) -> tuple[jax.Array, jax.Array]:
-        """States and actions of the policy in the model, `[B, S]` and `[B, A]`: of each rollout
-        from a start one step, ends notwithstanding."""
-        roll_key, time_key = jax.random.split(key)
-        observations, actions = world.rollout(
-            starts,
-            roll_key,
-            horizon=self.rollouts.length,
-            policy=agent.policy,
-            policy_params=sac.actor,
-            stop_at_termination=False,
-            record=lambda step: (step.observations, step.actions),
-        ).steps
-        time = jax.random.randint(time_key, (len(starts),), 0, self.rollouts.length)
-        at = time, jnp.arange(len(starts))
-        return jax.lax.stop_gradient(observations[at]), jax.lax.stop_gradient(actions[at])
-
-    def advantage(
-        self,
-        agent: Agent,
-        sac: Any,
-        key: jax.Array,
-        seen: jax.Array,
-        actions: jax.Array,
-        world: Rolled,
-    ) -> tuple[jax.Array, jax.Array]:
-        """Drawn changes and rewards `[B, S + 1]`, and their standardised advantages `[B]`."""
-        model_key, member_key, act_key = jax.random.split(key, 3)
-        every = world.sample_elites(model_key, seen, actions)
-        member = jax.random.randint(member_key, (len(seen),), 0, len(every.rewards))
-        own = member, jnp.arange(len(seen))
-        following, rewards = every.next_observations[own], every.rewards[own]
-        after, _ = agent.greedy(sac.actor, act_key, following, ())
-        alive = 1.0 - every.terminations[own].astype(jnp.float32)
-        value = agent.q(sac.critic, following, after).min(0)
-        gain = rewards + self.agent.discount * alive * value
-        gain = gain - agent.q(sac.critic, seen, actions).min(0)
-        gain = (gain - gain.mean()) / (gain.std() + 1e-6)
-        drawn = jnp.concatenate([following - seen, rewards[:, None]], -1)
-        return jax.lax.stop_gradient(drawn), jax.lax.stop_gradient(gain)
-
-
-def predicted(world: Rolled, model: Any, seen: jax.Array, actions: jax.Array) -> Gaussian:
-    """Every elite's normal over change and reward, `[E, B, S + 1]`."""
-    assert world.dynamics.predict is not None, "dynamics with a density"
-    return world.dynamics.predict(model, seen, actions)
+    def advantage(self, agent: Agent, sac: Any, key: jax.Array, taken: Step) -> jax.Array:
+        """`A = r + gamma (1 - d) min Q(s', pi(s')) - min Q(s, a)`, standardised over the batch."""
+        after, _ = agent.greedy(sac.actor, key, taken.next_observations, ())
+        following = agent.q(sac.critic, taken.next_observations, after).min(0)
+        gain = bootstrapped(taken, self.agent.discount, following)
+        gain = gain - agent.q(sac.critic, taken.observations, taken.actions).min(0)
+        return (gain - gain.mean()) / (gain.std() + 1e-6)
 
 
 def log_prob(normal: Gaussian, x: jax.Array) -> jax.Array:
