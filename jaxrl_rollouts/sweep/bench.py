@@ -168,22 +168,24 @@ def _complain(folder: Path, cells: Sequence[Cell]) -> None:
 
 
 def status(suite: tyro.conf.Positional[str], table: Path | None = None) -> None:
-    """Print which cells the table has: datasets down, methods across, with their seeds."""
+    """Print which cells the table has: datasets down, methods across; x, or the number of seeds."""
+    from . import bench_page
+
     path = find_suite(suite)
     asked = read_suite(path)
     rows = read_table(table or place_of(path, "evidence", ".csv"))
-    cells = [asked.cell(d, m) for d in asked.datasets for m in asked.columns if asked.has(d, m)]
-    done = {(cell.dataset, cell.method) for cell in cells if has_cell(rows, cell)}
+    found = curves_of(rows, asked)
+    cells = {k: c for k, c in found.items() if c.settings == asked.cell(*k).settings}
     width = max(map(len, asked.datasets))
     print(f"{'':{width}}  " + "  ".join(asked.columns))
     for dataset in asked.datasets:
-        marks = (
-            "x" if (dataset, m) in done else "." if asked.has(dataset, m) else ""
-            for m in asked.columns
-        )
-        shown = "  ".join(f"{mark:^{len(m)}}" for mark, m in zip(marks, asked.columns, strict=True))
-        print(f"{dataset:{width}}  {shown}")
-    print(f"{len(done)} of {len(cells)} cells")
+        line = f"{dataset:{width}}"
+        for method in asked.columns:
+            seeds = cells[dataset, method].seeds if (dataset, method) in cells else "."
+            mark = "x" if seeds == asked.seeds else seeds
+            line += f"  {mark if asked.has(dataset, method) else '':^{len(method)}}"
+        print(line)
+    print(f"{bench_page.counted(asked, cells)} cells")
 
 
 def table(

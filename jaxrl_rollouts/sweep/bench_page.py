@@ -71,7 +71,8 @@ def opening(suite: Suite) -> list[str]:
 def counted(suite: Suite, cells: Cells) -> str:
     """How many of a suite's cells are there: "3 of 4"."""
     wanted = [(d, m) for m in suite.columns for d in suite.datasets if suite.has(d, m)]
-    return f"{sum(cell in cells for cell in wanted)} of {len(wanted)}"
+    there = [cells[cell] for cell in wanted if cell in cells]
+    return f"{sum(cell.seeds >= suite.seeds for cell in there)} of {len(wanted)}"
 
 
 def across(
@@ -112,12 +113,13 @@ def _listed(options: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in options.items())
 
 
-def _cell(values: np.ndarray) -> str:
-    """Mean and spread of `[seeds]` values."""
+def _cell(values: np.ndarray, seeds: int) -> str:
+    """Mean and spread of `[seeds]` values, and their number where some are missing."""
+    few = f" (n = {len(values)})" if len(values) < seeds else ""
     if not np.isfinite(values).all():
-        return "diverged"
+        return f"diverged{few}"
     low, high = spread(values, "mean")
-    return f"{values.mean():.1f} [{low:.1f}, {high:.1f}]"
+    return f"{values.mean():.1f} [{low:.1f}, {high:.1f}]{few}"
 
 
 def _scores(
@@ -127,7 +129,7 @@ def _scores(
 
     def shown(dataset: str, method: str) -> str:
         cell = cells.get((dataset, method))
-        return "" if cell is None else _cell(result(cell, suite.last))
+        return "" if cell is None else _cell(result(cell, suite.last), suite.seeds)
 
     return across(suite, datasets, methods, shown, "method")
 

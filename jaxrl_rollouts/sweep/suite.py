@@ -63,7 +63,7 @@ from ..errors import ConfigError, DataError, one_line
 from .plan import Task, folder_name
 
 # Of a method's table, not options of its run.
-OWN = ("title", "method", "arm", "row", "on", "ranked")
+OWN = ("title", "method", "arm", "row", "on", "ranked", "parts")
 SECONDS = "@seconds"  # ends the key of a method at the reference's seconds
 EVALUATIONS = 20  # steps at equal seconds are whole multiples: so many records of equal length
 
@@ -96,7 +96,8 @@ class Suite:
             from the key, `on` the groups on which it runs, `arm` the name of a baseline that every
             run measures beside its own, `row` the row of its own run's tables that is read in the
             place of the first, `ranked` false of what is shown beside the others and changes no
-            rank; everything else are options of the run.
+            rank, `parts` in how many runs a cell is trained, each with its share of the seeds and a
+            random seed of its own; everything else are options of the run.
         seeds: of every cell, trained side by side.
         last: evaluations at the end of the training whose mean is a seed's result.
         reference: key of the method that others are compared with.
@@ -152,6 +153,8 @@ class Suite:
             raise unknown("reference", self.reference, tuple(self.methods))
         places = (*self.groups, *self.datasets)
         for key, own in self.methods.items():
+            if (parts := own.get("parts", 1)) not in range(1, self.seeds + 1) or self.seeds % parts:
+                raise ConfigError(f"methods.{key}.parts", parts, f"a divisor of {self.seeds} seeds")
             for name in (*own.get("on", ()), *_tables(own), *_tables(self.options)):
                 if name not in places:
                     raise unknown(f"methods.{key}", name, places)
@@ -189,7 +192,7 @@ class Suite:
     def cells(
         self, datasets: Collection[str] = (), methods: Collection[str] = ()
     ) -> Iterator[Cell]:
-        """Cells of the table in the order in which they run: dataset by dataset for each method.
+        """What is run, in its order: dataset by dataset for each method, a cell's parts in turn.
 
         Args:
             datasets, methods: which of the suite's; none names all. A method that the suite does
@@ -198,7 +201,8 @@ class Suite:
         for key in methods or self.columns:
             for dataset in datasets or self.datasets:
                 if self.has(dataset, key) and "arm" not in self.methods.get(key, {}):
-                    yield self.cell(dataset, key)
+                    parts = self.methods.get(key, {}).get("parts", 1)
+                    yield from (self.cell(dataset, key, part) for part in range(parts))
 
     def arms(self, dataset: str) -> Iterator[tuple[str, Cell]]:
         """Baselines that every run on a dataset measures: name in its tables, and cell."""
@@ -206,8 +210,8 @@ class Suite:
             if "arm" in own and self.has(dataset, key):
                 yield own["arm"], self.cell(dataset, key)
 
-    def cell(self, dataset: str, key: str) -> Cell:
-        """One cell."""
+    def cell(self, dataset: str, key: str, part: int = 0) -> Cell:
+        """One cell, or the `part` of one that is trained in several."""
         base, timed, _ = key.partition(SECONDS)
         own = self.methods.get(base, {})
         places = self.places(dataset)
@@ -220,11 +224,15 @@ class Suite:
             named, words = {**named, "arm": own["arm"]}, {}
         elif self.method_option:
             named |= {"method": name}
-        options = {self.dataset_option: dataset, self.method_option: name, "seeds": self.seeds}
+        parts = own.get("parts", 1)
+        seeds = self.seeds // parts
+        options = {self.dataset_option: dataset, self.method_option: name, "seeds": seeds}
+        options |= {"seed": part} if parts > 1 else {}
         options.pop("", None)
         settings = digest({**named, **words})
         row = str(own.get("row", ""))
-        return Cell(dataset, key, self.job, self.seeds, {**options, **words}, settings, row)
+        given = {**options, **words}
+        return Cell(dataset, key, self.job, seeds, given, settings, row, part * seeds)
 
     def _steps(self, dataset: str, key: str, words: Mapping[str, Any]) -> int:
         """Gradient steps of a method in the seconds of the reference's."""
@@ -249,7 +257,7 @@ def _options(options: Mapping[str, Any], places: Collection[str]) -> dict[str, A
 
 @dataclass(frozen=True)
 class Cell:
-    """One dataset and one method, all seeds.
+    """One dataset and one method, with all seeds or a part of them.
 
     Attributes:
         dataset: name or path.
@@ -259,6 +267,7 @@ class Cell:
         options: of the run, dataset, method and seeds among them.
         settings: digest of job, method and options: rows of other settings are others.
         row: of the run's tables that is read; "" for the first.
+        first: number of its first seed in the table.
     """
 
     dataset: str
@@ -268,14 +277,16 @@ class Cell:
     options: Mapping[str, Any]
     settings: str
     row: str = ""
+    first: int = 0
 
     def task(self, directory: Path) -> Task:
         """The run, as a task of a sweep; its folder carries the settings' digest."""
         point = {"dataset": self.dataset, "method": self.method}
+        part = [f"seed{self.options['seed']}"] if "seed" in self.options else []
         words: list[str] = []
         for name, value in self.options.items():
             words += _words(name.replace("_", "-"), value)
-        name = folder_name([self.dataset, self.method, self.settings])
+        name = folder_name([self.dataset, self.method, self.settings, *part])
         return Task(name, point, (self.job, *words, "--no-progress"), str(directory))
 
 

@@ -47,7 +47,7 @@ class Curves(NamedTuple):
 
     Attributes:
         metrics: name -> `[seeds, evaluations]`.
-        seconds: wall time of the whole cell.
+        seconds: wall time of the whole cell, its parts one after the other.
         sha256: of the dataset, its first 12 digits.
         settings: digest of what was run.
         commit: of the code.
@@ -58,6 +58,11 @@ class Curves(NamedTuple):
     sha256: str
     settings: str
     commit: str
+
+    @property
+    def seeds(self) -> int:
+        """How many there are."""
+        return len(next(iter(self.metrics.values())))
 
 
 def read_table(path: Path) -> list[Row]:
@@ -103,15 +108,16 @@ def key_of(row: Row) -> tuple[str, str, str]:
 
 
 def merged(table: Sequence[Row], new: Sequence[Row]) -> list[Row]:
-    """The table with a cell's new rows in the place of its old ones."""
-    replaced = {key_of(row) for row in new}
-    return [row for row in table if key_of(row) not in replaced] + list(new)
+    """The table with a cell's new rows in the place of the old ones of the same seeds."""
+    replaced = {(key_of(row), row["seed"]) for row in new}
+    return [row for row in table if (key_of(row), row["seed"]) not in replaced] + list(new)
 
 
 def has_cell(table: Sequence[Row], cell: Cell) -> bool:
     """Whether the table holds a cell, with all its seeds."""
     key = (cell.dataset, cell.method, cell.settings)
-    return len({row["seed"] for row in table if key_of(row) == key}) >= cell.seeds
+    found = {int(row["seed"]) for row in table if key_of(row) == key}
+    return found >= {*range(cell.first, cell.first + cell.seeds)}
 
 
 def rows_of(folder: Path, cell: Cell, score: Score, suite: Suite | None = None) -> list[Row]:
@@ -155,7 +161,7 @@ def rows_of(folder: Path, cell: Cell, score: Score, suite: Suite | None = None) 
             same = {"method": other.method, "settings": other.settings, "seconds": "0"}
             rows = _reported(report, suite, arm)
             found += [{**about, **same, **row, "step": step} for row in rows]
-    return found
+    return [{**row, "seed": str(int(row["seed"]) + cell.first)} for row in found]
 
 
 def _reported(
@@ -218,15 +224,17 @@ def curves_of(table: Sequence[Row], suite: Suite) -> dict[tuple[str, str], Curve
         cells.setdefault(key_of(row), []).append(row)
     found: dict[tuple[str, str], Curves] = {}
     for (dataset, method, settings), rows in cells.items():
-        wanted = suite.cell(dataset, method).settings
-        if (dataset, method) in found and settings != wanted:
+        wanted = suite.cell(dataset, method)
+        if (dataset, method) in found and settings != wanted.settings:
             continue
+        # Every row has the time of its own part.
+        seconds = {row["seed"]: float(row["seconds"]) for row in rows}.values()
         found[dataset, method] = Curves(
             {
                 name: _curve([row for row in rows if row["metric"] == name])
                 for name in dict.fromkeys(row["metric"] for row in rows)
             },
-            float(rows[0]["seconds"]),
+            sum(seconds) / min(wanted.seeds, len(seconds)),
             rows[0]["sha256"],
             settings,
             rows[0]["commit"],

@@ -59,6 +59,8 @@ def test_settings_tell_cells_apart(suite: Suite) -> None:
         ('reference = "bc"', 'reference = "bd"', "expected one of bc, mopo_wide"),
         ('datasets = ["d-one", "d-two"]', "datasets = []", "at least one of each"),
         ("seeds = 2", "seeds = 0", "seeds"),
+        ("penalty = 5.0", "parts = 3", "mopo_wide.parts: found 3, expected a divisor of 2"),
+        ("penalty = 5.0", "parts = 0", "mopo_wide.parts: found 0"),
         ("last = 2", "lost = 2", "last"),
     ],
 )
@@ -100,6 +102,36 @@ def test_rows_of_a_run(suite: Suite, tmp_path: Path) -> None:
     curves = curves_of(read_table(table), suite)["d-one", "bc"]
     np.testing.assert_allclose(final(curves, "return", 2), [6.0, 7.0])
     np.testing.assert_allclose(result(curves, 2), [3.0, 3.5])
+
+
+def test_a_cell_in_parts_fills_with_one_after_the_other(
+    file: Path, tmp_path: Path, capsys: Any
+) -> None:
+    """Each part has its share of the seeds and a random seed of its own; the settings are those of
+    the whole cell, whose rows stay valid."""
+    whole = read_suite(file).cell("d-one", "mopo_wide")
+    file.write_text(TEXT.replace("penalty = 5.0", "penalty = 5.0\nparts = 2"))
+    suite, table = read_suite(file), tmp_path / "tiny.csv"
+    first, second = suite.cells(["d-one"], ["mopo_wide"])
+    assert first.settings == second.settings == whole.settings
+    assert len({cell.task(Path()).name for cell in (whole, first, second)}) == 3
+    assert "--seeds 1 --seed 1 " in second.task(Path()).command
+    kept: list = []
+    for part, value, few in ((second, 7.0, "1 "), (first, 5.0, "x ")):
+        run_in(tmp_path, part, [[value], [value + 2]])
+        new = rows_of(tmp_path / part.task(Path()).name, part, score)
+        kept = merged(kept, new)
+        write_table(table, kept)
+        assert [has_cell(kept, p) for p in (first, second)] == [part is first, True]
+        bench.main(["status", str(file)], "bench")
+        out = capsys.readouterr().out
+        assert few in out.split("d-one")[1] and f"{int(part is first)} of 4 cells" in out
+        bench.main(["table", str(file)], "bench")
+        page = (tmp_path / "tiny.md").read_text()
+        assert ("| MOPO | 4.0 [4.0, 4.0] (n = 1) |" in page) == (part is second)
+    curves = curves_of(read_table(table), suite)["d-one", "mopo_wide"]
+    np.testing.assert_allclose(curves.metrics["return"], [[5.0, 7.0], [7.0, 9.0]])
+    assert curves.seconds == 2 * 61.0 and has_cell(kept, whole)
 
 
 def test_other_columns_are_refused(tmp_path: Path) -> None:
