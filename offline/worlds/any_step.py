@@ -122,7 +122,10 @@ class AnyStepConfig:
 
 
 class _AnyStep(nn.Module):
-    """State, m actions and length k, `[..., S + m A + 1]`, to mean and log-variance."""
+    """State, m actions and length k, `[..., S + m A + 1]`, to mean and log-variance.
+
+    Of inputs of one length the k actions are enough, `[..., S + k A + 1]`.
+    """
 
     config: AnyStepConfig
     sizes: tuple[int, int]
@@ -131,11 +134,12 @@ class _AnyStep(nn.Module):
     def __call__(self, x: jax.Array) -> tuple[jax.Array, jax.Array]:
         c, (states, actions) = self.config, self.sizes
         state, taken, length = jnp.split(x, [states, x.shape[-1] - 1], -1)
-        taken = taken.reshape(*x.shape[:-1], c.backtrack, actions)
+        taken = taken.reshape(*x.shape[:-1], -1, actions)
         read = list(jnp.moveaxis(taken, -2, 0))
         if c.version == "adm":
             read = [jnp.concatenate([state, given], -1) for given in read]
-            first = [jnp.zeros((*x.shape[:-1], c.width))] * c.layers
+            # One memory for all rows: nothing is multiplied by a matrix of zeros.
+            first = [jnp.zeros((1,) * (x.ndim - 1) + (c.width,))] * c.layers
         else:
             memory = nn.Dense(c.layers * c.width)(self.blocks(nn.Dense(c.width)(state)))
             first = jnp.split(memory, c.layers, -1)
@@ -144,7 +148,7 @@ class _AnyStep(nn.Module):
             cell, kept = nn.GRUCell(c.width), memory
             for j, given in enumerate(read):
                 # Actions before the state that is read are passed over.
-                used, before = c.backtrack - j <= length, kept
+                used, before = len(read) - j <= length, kept
                 kept = jnp.where(used, cell(kept, given)[0], kept)
                 read[j] = kept
         if c.version == "adm2":
@@ -264,7 +268,10 @@ def predict(
     batch = len(observations)
     k = jnp.full((batch, 1), float(length))
     x = jnp.concatenate([observations, actions.reshape(batch, -1), k], -1)
-    mean, log_var = fitter.ensemble.apply_all(world.elites, world.inputs.normalise(x))
+    state, rest = jnp.split(world.inputs.normalise(x), [observations.shape[-1]], -1)
+    # Without the actions that are passed over: no cell runs for nothing.
+    rest = rest[:, (actions.shape[1] - length) * actions.shape[2] :]
+    mean, log_var = fitter.ensemble.apply_all(world.elites, jnp.concatenate([state, rest], -1))
     origin = observations if latest is None else latest
     before = jnp.concatenate([origin, jnp.zeros((batch, 1))], -1)
     return Gaussian(mean[0] + before, jnp.exp(0.5 * log_var[0]))
