@@ -67,6 +67,32 @@ def normal_fan_in(scale: float = 1.0) -> Initializer:
     return init
 
 
+def orthogonal() -> Initializer:
+    """Orthonormal columns, or rows where there are more of them, of `[..., columns]`.
+
+    To rounding that of jax, by Gram and Schmidt's method. Jax calls LAPACK, whose kernels wait for
+    threads of the pool that they run in: on one or two cores a program with several of them may
+    never end (jaxlib 0.10).
+    """
+
+    def init(key: jax.Array, shape: Sequence[int], dtype: Any = jnp.float32, **_: Any) -> jax.Array:
+        rows, columns = math.prod(shape[:-1]), shape[-1]
+        x = jax.random.normal(key, (max(rows, columns), min(rows, columns)), dtype)
+
+        def column(i: jax.Array, q: jax.Array) -> jax.Array:
+            """The i-th one less its part along those before it, which is taken twice: the first
+            time leaves a rounding error of it."""
+            left = x[:, i]
+            for _ in range(2):
+                left = left - q @ (left @ q)
+            return q.at[:, i].set(left / jnp.linalg.norm(left))
+
+        q = jax.lax.fori_loop(0, x.shape[1], column, jnp.zeros_like(x))
+        return (q if rows >= columns else q.T).reshape(shape)
+
+    return init
+
+
 def uniform(bound: float) -> Initializer:
     """U(-bound, bound)."""
 

@@ -19,6 +19,7 @@ import optax
 
 from jaxrl_rollouts.configs import check, positive
 from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.networks import orthogonal
 from jaxrl_rollouts.trees import PyTree
 
 from .linear_recurrence import LinearRecurrentUnit, dense
@@ -99,7 +100,7 @@ class _Cell(nn.Module):
 
     def setup(self) -> None:
         cell = nn.GRUCell if self.kind == "gru" else nn.OptimizedLSTMCell
-        self.cell = cell(self.width)
+        self.cell = cell(self.width, recurrent_kernel_init=orthogonal())
 
     def scan(self, x: jax.Array, starts: jax.Array, carry: PyTree) -> tuple[jax.Array, PyTree]:
         if self.kind == "gru":

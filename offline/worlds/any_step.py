@@ -23,7 +23,7 @@ from jaxrl_rollouts.errors import ConfigError
 from jaxrl_rollouts.fit_data import FitData, part_rows
 from jaxrl_rollouts.fitting import Fitter, make_fitter
 from jaxrl_rollouts.gaussian import Gaussian, soft_clamp
-from jaxrl_rollouts.networks import from_linen
+from jaxrl_rollouts.networks import from_linen, orthogonal
 from jaxrl_rollouts.record.context import RunContext
 from jaxrl_rollouts.rollouts import Model, step_result
 from jaxrl_rollouts.scaler import Scaler, fit_scaler, identity_scaler
@@ -145,7 +145,7 @@ class _AnyStep(nn.Module):
             first = jnp.split(memory, c.layers, -1)
         before = kept = first[-1]
         for memory in first:
-            cell, kept = nn.GRUCell(c.width), memory
+            cell, kept = nn.GRUCell(c.width, recurrent_kernel_init=orthogonal()), memory
             for j, given in enumerate(read):
                 # Actions before the state that is read are passed over.
                 used, before = len(read) - j <= length, kept

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from jaxrl_rollouts.configs import check, positive
 from jaxrl_rollouts.errors import ConfigError
-from jaxrl_rollouts.networks import Dense
+from jaxrl_rollouts.networks import Dense, orthogonal
 
 from ..emulator import FieldNetwork, FieldShape
 from .layers import Embedding, Form, Padding, PeriodicConv, field_network, gelu, paddings, zeros
@@ -87,7 +87,7 @@ class SliceAttention(nn.Module):
         at, values = seen("points"), seen("values")
         start = nn.initializers.constant(0.5)
         temperature = jnp.clip(self.param("temperature", start, (self.heads, 1)), 0.1, 5.0)
-        logits = Dense(self.slices, kernel_init=nn.initializers.orthogonal(), name="slices")(at)
+        logits = Dense(self.slices, kernel_init=orthogonal(), name="slices")(at)
         weights = jax.nn.softmax(logits / temperature.astype(x.dtype))
         tokens = jnp.einsum("nhg,nhc->hgc", weights, values)
         tokens = tokens / (weights.sum(0)[..., None] + 1e-5)
