@@ -21,6 +21,7 @@ from jaxrl_rollouts.networks import (
     MLP,
     from_linen,
     normal_fan_in,
+    orthogonal,
     parameter_count,
     uniform,
     uniform_fan_in,
@@ -81,6 +82,16 @@ def test_initial_weights_lie_where_the_papers_put_them() -> None:
         assert kernel.mean() == pytest.approx(bound / 2, rel=0.15)  # uniform
     np.testing.assert_array_equal(params["Dense_1"]["bias"], np.float32(0.1))
     assert 0 < np.abs(params["Dense_2"]["bias"]).max() <= 3e-3
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (24, 8), (8, 24), (3, 3, 2, 12), (1, 1)])
+def test_orthogonal_weights_are_jaxs(shape: tuple[int, ...]) -> None:
+    """Also of many keys at once, and without LAPACK: see `orthogonal`."""
+    keys = jax.random.split(jax.random.key(1), 2)
+    ours = jax.jit(jax.vmap(lambda key: orthogonal()(key, shape)))
+    assert "lapack" not in ours.lower(keys).as_text()
+    want = [jax.nn.initializers.orthogonal()(key, shape) for key in keys]
+    np.testing.assert_allclose(ours(keys), want, atol=2e-6)
 
 
 def test_parameter_count() -> None:

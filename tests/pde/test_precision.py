@@ -64,6 +64,14 @@ def gradient_of(net: Any, params: Any, u: jax.Array) -> Any:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
+def test_initial_weights_are_made_without_lapack(name: str) -> None:
+    """Its kernels may wait for each other for ever on one or two cores."""
+    grid = (16, 16) if name == "drift" else (32,)
+    init = jax.jit(NETWORKS[name].make(FieldShape(1, grid, conditions=1)).init)
+    assert "lapack" not in init.lower(jax.random.key(0)).as_text()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_in_half_precision_is_close_and_not_the_same(name: str) -> None:
     grid = (16, 16) if name == "drift" else (32,)
     net = NETWORKS[name].make(FieldShape(1, grid, conditions=1))

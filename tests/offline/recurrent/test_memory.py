@@ -31,6 +31,13 @@ RECURRENT = ("lru", "gru", "lstm")
 KINDS = (*RECURRENT, "none")
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_initial_weights_are_made_without_lapack(kind: Any) -> None:
+    """Its kernels may wait for each other for ever on one or two cores."""
+    memory = make_memory(MemoryConfig(kind=kind, width=4, state=4, layers=2), D)
+    assert "lapack" not in jax.jit(memory.init).lower(jax.random.key(0)).as_text()
+
+
 class Made(NamedTuple):
     """A memory with parameters, and its two ways through a tape, compiled once."""
 

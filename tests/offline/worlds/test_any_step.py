@@ -70,6 +70,14 @@ versions = pytest.mark.parametrize("version", ["adm", "adm2"])
 
 
 @versions
+def test_initial_weights_are_made_without_lapack(version: Any) -> None:
+    """Its kernels may wait for each other for ever on one or two cores."""
+    config = AnyStepConfig(version=version, width=4, layers=2, blocks=1)
+    init = jax.jit(make_any_step(config, rows()).fitter.ensemble.init)
+    assert "lapack" not in init.lower(jax.random.key(0)).as_text()
+
+
+@versions
 def test_a_prediction_reads_the_last_actions_only(version: str) -> None:
     """Of the network that is fitted, with all lengths in one batch; a prediction runs the cells of
     its own length alone and is the same."""
