@@ -44,7 +44,7 @@ Beside equal gradient steps, equal seconds: with
 `resnet@seconds` is `resnet` with half the steps of the reference `fno`.
 
 A cell of the table is one dataset and one method, with all its seeds side by side: one run of the
-command line, a `Task` of `plan`.
+command line, a `Task` of `plan`; or `parts` of them, with some of the seeds each.
 """
 
 from __future__ import annotations
@@ -227,12 +227,14 @@ class Suite:
         parts = own.get("parts", 1)
         seeds = self.seeds // parts
         options = {self.dataset_option: dataset, self.method_option: name, "seeds": seeds}
-        options |= {"seed": part} if parts > 1 else {}
         options.pop("", None)
         settings = digest({**named, **words})
         row = str(own.get("row", ""))
         given = {**options, **words}
-        return Cell(dataset, key, self.job, seeds, given, settings, row, part * seeds)
+        if parts > 1:
+            given["seed"] = given.get("seed", 0) + part
+        of = part if parts > 1 else None
+        return Cell(dataset, key, self.job, seeds, given, settings, row, of)
 
     def _steps(self, dataset: str, key: str, words: Mapping[str, Any]) -> int:
         """Gradient steps of a method in the seconds of the reference's."""
@@ -267,7 +269,7 @@ class Cell:
         options: of the run, dataset, method and seeds among them.
         settings: digest of job, method and options: rows of other settings are others.
         row: of the run's tables that is read; "" for the first.
-        first: number of its first seed in the table.
+        part: number of the part; None is a whole cell.
     """
 
     dataset: str
@@ -277,12 +279,17 @@ class Cell:
     options: Mapping[str, Any]
     settings: str
     row: str = ""
-    first: int = 0
+    part: int | None = None
+
+    @property
+    def first(self) -> int:
+        """Number of the first seed in the table."""
+        return self.seeds * (self.part or 0)
 
     def task(self, directory: Path) -> Task:
         """The run, as a task of a sweep; its folder carries the settings' digest."""
         point = {"dataset": self.dataset, "method": self.method}
-        part = [f"seed{self.options['seed']}"] if "seed" in self.options else []
+        part = [] if self.part is None else [f"part{self.part}"]
         words: list[str] = []
         for name, value in self.options.items():
             words += _words(name.replace("_", "-"), value)

@@ -115,7 +115,9 @@ def test_a_cell_in_parts_fills_with_one_after_the_other(
     first, second = suite.cells(["d-one"], ["mopo_wide"])
     assert first.settings == second.settings == whole.settings
     assert len({cell.task(Path()).name for cell in (whole, first, second)}) == 3
-    assert "--seeds 1 --seed 1 " in second.task(Path()).command
+    for part, of in enumerate((first, second)):
+        command = of.task(Path()).command
+        assert "--seeds 1 " in command and f" --seed {part} " in command
     kept: list = []
     for part, value, few in ((second, 7.0, "1 "), (first, 5.0, "x ")):
         run_in(tmp_path, part, [[value], [value + 2]])
