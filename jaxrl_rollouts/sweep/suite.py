@@ -153,7 +153,7 @@ class Suite:
             raise unknown("reference", self.reference, tuple(self.methods))
         places = (*self.groups, *self.datasets)
         for key, own in self.methods.items():
-            if (parts := own.get("parts", 1)) not in range(1, self.seeds + 1) or self.seeds % parts:
+            if (parts := self.parts(key)) not in range(1, self.seeds + 1) or self.seeds % parts:
                 raise ConfigError(f"methods.{key}.parts", parts, f"a divisor of {self.seeds} seeds")
             for name in (*own.get("on", ()), *_tables(own), *_tables(self.options)):
                 if name not in places:
@@ -189,6 +189,10 @@ class Suite:
         key = key.partition(SECONDS)[0]
         return str(self.methods.get(key, {}).get("title", key))
 
+    def parts(self, key: str) -> Any:
+        """In how many runs a method's cells are trained, also at equal seconds."""
+        return self.methods.get(key.partition(SECONDS)[0], {}).get("parts", 1)
+
     def cells(
         self, datasets: Collection[str] = (), methods: Collection[str] = ()
     ) -> Iterator[Cell]:
@@ -201,8 +205,7 @@ class Suite:
         for key in methods or self.columns:
             for dataset in datasets or self.datasets:
                 if self.has(dataset, key) and "arm" not in self.methods.get(key, {}):
-                    parts = self.methods.get(key, {}).get("parts", 1)
-                    yield from (self.cell(dataset, key, part) for part in range(parts))
+                    yield from (self.cell(dataset, key, n) for n in range(self.parts(key)))
 
     def arms(self, dataset: str) -> Iterator[tuple[str, Cell]]:
         """Baselines that every run on a dataset measures: name in its tables, and cell."""
@@ -224,17 +227,17 @@ class Suite:
             named, words = {**named, "arm": own["arm"]}, {}
         elif self.method_option:
             named |= {"method": name}
-        parts = own.get("parts", 1)
+        parts = self.parts(key)
         seeds = self.seeds // parts
         options = {self.dataset_option: dataset, self.method_option: name, "seeds": seeds}
         options.pop("", None)
         settings = digest({**named, **words})
         row = str(own.get("row", ""))
         given = {**options, **words}
-        if parts > 1:
-            given["seed"] = given.get("seed", 0) + part
-        of = part if parts > 1 else None
-        return Cell(dataset, key, self.job, seeds, given, settings, row, of)
+        if parts == 1:
+            return Cell(dataset, key, self.job, seeds, given, settings, row)
+        given["seed"] = given.get("seed", 0) + part
+        return Cell(dataset, key, self.job, seeds, given, settings, row, part)
 
     def _steps(self, dataset: str, key: str, words: Mapping[str, Any]) -> int:
         """Gradient steps of a method in the seconds of the reference's."""

@@ -174,6 +174,9 @@ def test_equal_seconds_are_other_steps(file: Path, tmp_path: Path) -> None:
     assert steps["a", "unet"] == steps["a", "fno"] == 100
     assert ("c", "unet@seconds") not in steps and ("b", "unet@seconds") not in steps
     cell = suite.cell("a", "unet@seconds")
+    whole = {**suite.methods, "unet": {**suite.methods["unet"], "parts": suite.seeds}}
+    parts = replace(suite, methods=whole).cells(["a"], ["unet@seconds"])
+    assert [part.first for part in parts] == [*range(suite.seeds)]
     assert cell.settings != suite.cell("a", "unet").settings and cell.options["network"] == "unet"
     rows = rows_of(ran(tmp_path, cell, [0.1, 0.2], 0.5, 70), cell, lambda *_: None, suite)
     # Baselines are rows of the runs with the suite's own steps.
