@@ -30,6 +30,7 @@ MOST_BYTES = 1_000_000  # eight pictures at 150 dpi
 
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 LONG = {
+    "control",
     "flows",
     "few_steps",
     "pde_refiner",

@@ -17,7 +17,6 @@ from jaxrl_rollouts.offline.agents.sac import SacConfig, make_sac
 from jaxrl_rollouts.offline.data import episode_returns, load
 from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
 from jaxrl_rollouts.offline.saved_policies import save_policy
-from jaxrl_rollouts.offline.tapes.tape import FOLDER
 
 
 def collect(path: Path, *options: str) -> None:
@@ -77,15 +76,19 @@ def test_inspect_prints_and_draws(tmp_path: Path, capsys: Any) -> None:
     ("name", "shown"),
     [
         ("hopper-medium-mini-v1", "episodes    119: "),
-        (str(FOLDER / "hopper-medium-mini-v1.tape"), "11 observation, 3 action entries"),
         ("pendulum-mixed", "100: 0 terminated, 100 truncated"),
     ],
 )
 def test_inspect_knows_what_load_knows(name: str, shown: str, capsys: Any) -> None:
-    """Tapes are replayed and logs made, as for a training; neither is read as a file of arrays."""
+    """Tapes are replayed and logs made, as for a training."""
     cli.main(["data", "inspect", name])
     assert shown in capsys.readouterr().out
     assert "made by a program" in fails(["inspect", name, "--action-low", "-2"], capsys)
+
+
+def test_inspect_replays_a_tape_of_ones_own(made_hopper: Path, capsys: Any) -> None:
+    cli.main(["data", "inspect", str(made_hopper / "hopper-random.tape")])
+    assert "11 observation, 3 action entries" in capsys.readouterr().out
 
 
 def test_inspect_describes_a_file_that_load_refuses(tmp_path: Path, capsys: Any) -> None:

@@ -23,12 +23,9 @@ from jaxrl_rollouts import offline, pde  # noqa: E402
 from jaxrl_rollouts.cli.main import dispatch  # noqa: E402
 from jaxrl_rollouts.errors import CheckpointError, ConfigError, StorageError  # noqa: E402
 from jaxrl_rollouts.offline.saved_policies import read_policy  # noqa: E402
-from jaxrl_rollouts.offline.tapes.tape import FOLDER  # noqa: E402
 from jaxrl_rollouts.offline.worlds.saved import load_worlds  # noqa: E402
 from jaxrl_rollouts.record import fetched  # noqa: E402
 from jaxrl_rollouts.record.tensors import PARAMS, read_tensors, write_tensors  # noqa: E402
-
-TAPE = "hopper-medium-mini-v1"
 
 
 @pytest.fixture(autouse=True)
@@ -87,12 +84,12 @@ def test_an_emulator_rolls_the_same(there: Hub) -> None:
     assert "tags: [jax, neural-pde]" in card and 'jr.pde.load_emulator("hf://me/ks")' in card
 
 
-def test_a_tape_is_a_dataset_of_the_hub(there: Hub) -> None:
-    pytest.importorskip("mujoco")
-    push(FOLDER / f"{TAPE}.tape", "me/hopper")
+def test_a_tape_is_a_dataset_of_the_hub(there: Hub, made_hopper: Path) -> None:
+    tape = made_hopper / "hopper-random.tape"
+    push(tape, "me/hopper")
     assert list(there.repositories) == ["datasets/me/hopper"]
-    here, far = offline.load(TAPE), offline.load("hf://me/hopper")
-    assert far.sha256 == here.sha256 and far.name == TAPE
+    here, far = offline.load(tape), offline.load("hf://me/hopper")
+    assert far.sha256 == here.sha256 and far.name == here.name == "hopper-random"
     jax.tree.map(np.testing.assert_array_equal, far.transitions, here.transitions)
     assert here.sha256 in there.repositories["datasets/me/hopper"][-1]["README.md"].decode()
 

@@ -16,6 +16,12 @@ from jaxrl_rollouts.pde.field import roll_emulator
 from jaxrl_rollouts.pde.objectives import Mse
 
 N, SCALE = 8, 0.5
+NETWORKS: list[Any] = [
+    pde.Resnet(width=4, blocks=1, dilations=(1,), embedding=4),
+    pde.Fno(width=4, layers=2, modes=4, embedding=4),
+    pde.Unet(hidden=8, multipliers=(1, 2), blocks=1),
+    pde.ConvNext(width=4, stages=2),
+]
 KEY, NONE = jax.random.key(0), jnp.zeros((0,))
 
 
@@ -71,17 +77,16 @@ def test_two_channels_keep_their_scales_and_places() -> None:
 def test_one_frame_is_the_objective_without() -> None:
     rng = np.random.default_rng(0)
     u = rng.normal(size=(4, 6, 1, 16)).cumsum(1).astype(np.float32)
-    network = pde.Resnet(width=4, blocks=1, dilations=(1,), embedding=4)
     one, same = (
-        pde.fit(objective, pde.from_arrays(u), network=network, steps=3, key=1)
+        pde.fit(objective, pde.from_arrays(u), network=NETWORKS[0], steps=3, key=1)
         for objective in ("mse", Mse(bundle=1))
     )
     for a, b in zip(jax.tree.leaves(one.params), jax.tree.leaves(same.params), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("network", ["resnet", "fno", "unet", "convnext"])
-def test_it_trains_is_saved_and_rolls(network: str, tmp_path: Any) -> None:
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda network: type(network).__name__)
+def test_it_trains_is_saved_and_rolls(network: Any, tmp_path: Any) -> None:
     """A wave that moves on by a point per frame, with a channel that is constant in time."""
     rng = np.random.default_rng(1)
     first = np.sin(2 * np.pi * (np.arange(32) / 32 + rng.uniform(size=(6, 1))))
