@@ -88,10 +88,15 @@ def across(
 
 
 def made(suite: Suite, name: str, cells: Cells) -> str:
-    """The commands behind a page, what all runs have in common, and the datasets' identities."""
+    """The commands behind a page, what all runs have in common but where a method has an option of
+    its own, and the datasets' identities."""
     shared = {k: v for k, v in suite.options.items() if not isinstance(v, Mapping)}
     groups = {k: v for k, v in suite.options.items() if k not in shared}
     own = "".join(f" {group}: {_listed(options)}." for group, options in groups.items())
+    for method in dict.fromkeys(method for _, method in cells):
+        given = suite.methods.get(method, {})
+        if other := {k: v for k, v in given.items() if k in shared and v != shared[k]}:
+            own += f" {suite.title(method)}: {_listed(other)}."
     shas = {dataset: cell.sha256 for (dataset, _), cell in cells.items()}
     known = [d for d in dict.fromkeys([*suite.datasets, *shas]) if d in shas]
     data = ", ".join(f"{d} `{shas[d]}`" for d in known)

@@ -56,6 +56,10 @@ def test_the_page(suite: Suite, filled: Path, tmp_path: Path) -> None:
     )
     assert draw_profile(tmp_path / "p.png", suite, cells) and (tmp_path / "p.png").stat().st_size
     assert not draw_profile(tmp_path / "q.png", suite, {})
+    # An option of all runs that a method has otherwise is named, once it has a cell.
+    shorter = {**suite.methods, "mopo_wide": {**suite.methods["mopo_wide"], "steps": 50}}
+    other = page(replace(suite, methods=shorter), "tiny", cells)
+    assert "Every run: steps 100; 2 seeds. MOPO: steps 50." in other and "steps 50" not in text
     empty = page(suite, "tiny", {})
     assert "0 of 4 cells" in empty and "Training data" in text and "Training data" not in empty
 
