@@ -88,8 +88,7 @@ def across(
 
 
 def made(suite: Suite, name: str, cells: Cells) -> str:
-    """The commands behind a page, what all runs have in common but where a method has an option of
-    its own, and the datasets' identities."""
+    """The page's commands, the options of all runs, methods' exceptions, datasets' identities."""
     shared = {k: v for k, v in suite.options.items() if not isinstance(v, Mapping)}
     groups = {k: v for k, v in suite.options.items() if k not in shared}
     own = "".join(f" {group}: {_listed(options)}." for group, options in groups.items())
