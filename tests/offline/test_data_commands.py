@@ -80,15 +80,17 @@ def test_inspect_prints_and_draws(tmp_path: Path, capsys: Any) -> None:
     ],
 )
 def test_inspect_knows_what_load_knows(name: str, shown: str, capsys: Any) -> None:
-    """Tapes are replayed and logs made, as for a training."""
+    """Tapes are replayed and logs made, as for a training; neither is read as a file of arrays."""
     cli.main(["data", "inspect", name])
     assert shown in capsys.readouterr().out
     assert "made by a program" in fails(["inspect", name, "--action-low", "-2"], capsys)
 
 
 def test_inspect_replays_a_tape_of_ones_own(made_hopper: Path, capsys: Any) -> None:
-    cli.main(["data", "inspect", str(made_hopper / "hopper-random.tape")])
+    tape = str(made_hopper / "hopper-random.tape")
+    cli.main(["data", "inspect", tape])
     assert "11 observation, 3 action entries" in capsys.readouterr().out
+    assert "made by a program" in fails(["inspect", tape, "--action-low", "-2"], capsys)
 
 
 def test_inspect_describes_a_file_that_load_refuses(tmp_path: Path, capsys: Any) -> None:
