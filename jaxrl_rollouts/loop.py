@@ -126,8 +126,8 @@ def train_loop(
         DivergenceError: a metric became NaN or infinite; names it, the iteration and the seed.
             With "drop" that of the last seed.
         Interrupted: the context's stop flag was raised; a checkpoint was written.
-        ConfigError: `chunk`, `iterations` and evaluations do not fit each other, or a part of
-            the data that is per seed has not one row per seed.
+        ConfigError: `chunk`, `iterations` and evaluations do not fit each other, a part of the
+            data that is per seed has not one row per seed, or `evaluate` has a metric's name.
         PeerError: another process of the run has ended.
         CheckpointError: the stage's folder holds a checkpoint of something else, or of a training
             with other settings or seeds.
@@ -208,7 +208,12 @@ class _Running:
             if self.evaluate and (last or self.schedule.due(iteration)):
                 if self.saved.keeper:
                     self.saved.keeper.lost = alive.lost
-                means |= alive.masked(self.evaluate(self.whole(state), iteration))
+                found = self.evaluate(self.whole(state), iteration)
+                # One curve would be made of both, and the reader could not see it.
+                if twice := sorted(found.keys() & means.keys()):
+                    hint = "rename the metric of the update"
+                    raise ConfigError("evaluate", twice, "names that no metric has", hint)
+                means |= alive.masked(found)
             self.output.write(iteration, means, length)
             spent = spent.plus(**seconds)
             # Read once, so that a stopping run has saved.

@@ -180,8 +180,12 @@ class Leq(ModelBased):
         near_rolled = (fading * jnp.square(rolled - agent.q(slow, *seen))).mean((1, 2))
         beta = self.model_weight
         loss = (1 - beta) * (fit + near) + beta * (low + near_rolled)
-        metrics = {"expectile_loss": low.mean(), "q_mean": value.mean(), "return": returns.mean()}
-        return loss.sum(), {**metrics, "target_mean": target.mean()}
+        return loss.sum(), {
+            "expectile_loss": low.mean(),
+            "lambda_return": returns.mean(),
+            "q_mean": value.mean(),
+            "target_mean": target.mean(),
+        }
 
 
 def return_weights(horizon: int, decay: jax.Array | float) -> jax.Array:

@@ -109,6 +109,16 @@ def test_evaluations_are_spread_evenly_and_rounded() -> None:
     assert trained.history.curve("return")[0].tolist() == [2, 5, 7]
 
 
+def test_an_evaluation_has_no_name_of_a_metric() -> None:
+    """Else one curve mixes what is measured with what is trained on, as LEQ's returns once did."""
+
+    def evaluate(state: dict, iteration: int) -> dict:
+        return {"loss": state["w"][:, 0]}
+
+    with pytest.raises(ConfigError, match="loss.*expected names that no metric has"):
+        train_loop(descend, given, start(), DATA, iterations=7, stage="a", evaluate=evaluate)
+
+
 def test_finished_stops_early_for_good(tmp_path: Path) -> None:
     context = run_context(tmp_path)
 
