@@ -21,7 +21,7 @@ from jaxrl_rollouts.reports.names import colour, named
 from jaxrl_rollouts.reports.statistics import iqm
 
 HERE = Path(__file__).parent
-METHODS = ("bc", "base", "mopo", "mobile", "ravl", "edac", "neubay")
+LOGS = ("medium", "medium-replay")
 
 
 class Evidence:
@@ -80,45 +80,26 @@ def exact_model() -> Figure:
     return figure
 
 
-def returns() -> Figure:
-    """RAVL's page: returns of six methods on two sets."""
-    found = Evidence("ravl_mujoco")
-    sets = {
-        "halfcheetah-mixed (403456ec), 4 seeds": "ravl_mujoco/halfcheetah-mixed-six-forty",
-        "halfcheetah-medium (7d282939), 4 seeds": "ravl_mujoco/halfcheetah-medium-six-forty",
-    }
-    methods = METHODS[:-1]
-    figure, axes = pictures.figure(1, 2, width=3.6, height=2.8, titles=tuple(sets))
-    for ax, run in zip(axes, sets.values(), strict=True):
-        for at, method in enumerate(methods):
-            values = found.seeds(f"{run}: results: {method}", "mean of the last evaluations")
-            dots(ax, at, values, colour(method))
-        (data,) = found.seeds(f"{run}: results: behaviour", "return", whole=True)
-        ax.axhline(data, color="#777777", linestyle="--", label="data")
-        ax.set_xticks(range(len(methods)), [*map(named, methods)], fontsize=7)
-        ax.set(ylim=(0, None), xlim=(-0.5, len(methods) - 0.5))
-        ax.legend(loc="lower right")
-    axes[0].set_ylabel("undiscounted return")
-    return figure
-
-
 def policy_value() -> Figure:
-    """Policy value's page: critics' and rollouts' estimates against the truth."""
-    found, run = Evidence("policy_value"), "ravl_mujoco/halfcheetah-medium-six-forty"
-    titles = ("Critics", "Rollouts in the models")
-    figure, axes = pictures.figure(1, 2, width=3.4, height=3.0, titles=titles)
-    for ax, metric in zip(axes, ("by critics", "by models"), strict=True):
-        for method in METHODS:
-            arm = f"{run}: value of policies: {method}"
-            true, estimate = found.seeds(arm, "true value"), found.seeds(arm, metric)
-            if len(estimate):
-                style = {"color": colour(method), "label": named(method), "markersize": 5}
-                ax.plot(true, estimate, "o", **style)
-        ax.axline((100, 100), slope=1, color="black", linestyle=":", linewidth=0.8)
+    """Policy value's page: three estimates against the truth, a dot for each policy."""
+    found = Evidence("policy_value")
+    sets = [f"{name}-{log}-mini-v1" for name in ("halfcheetah", "hopper") for log in LOGS]
+    titles = {"critics": "Critics", "models": "Rollouts in models", "fqe": "Fitted Q evaluation"}
+    made, axes = pictures.figure(1, 3, width=2.8, height=3.0, titles=tuple(titles.values()))
+    for ax, estimator in zip(axes, titles, strict=True):
+        for method in ("base", "mopo", "mobile", "ravl", "iql", "rebrac"):
+            arms = [f"choose/{s}: {estimator}: {method}/{k}" for s in sets for k in range(4)]
+            true, estimate = ([found.seeds(arm, m) for arm in arms] for m in ("true", "value"))
+            style = {"color": colour(method), "label": named(method), "markersize": 4}
+            ax.plot(np.concatenate(true), np.concatenate(estimate), "o", **style)
+        equal = np.linspace(-200, 400, 601)
+        ax.plot(equal, equal, color="black", linestyle=":", linewidth=0.8, label="equal")
         ax.set_xlabel("true discounted value")
+    axes[0].set_yscale("symlog", linthresh=400)
+    axes[0].set_yticks([0, 1e3, 1e5, 1e7, 1e9])
     axes[0].set_ylabel("estimated value")
-    axes[1].legend(fontsize=7)
-    return figure
+    pictures.legend(made, axes, columns=7)
+    return made
 
 
 def refinement() -> Figure:
@@ -172,7 +153,6 @@ def dots(ax: Axes, at: float, values: np.ndarray, colour: str) -> None:
 
 FIGURES: Mapping[str, Callable[[], Figure]] = {
     "neubay": estimates,
-    "ravl_mujoco": returns,
     "policy_value": policy_value,
     "refiner": refinement,
     "refiner_spectra": spectra,

@@ -52,8 +52,7 @@ def model_value(
     """Value of policies in world models: `sum_t gamma^t r_t` until `gamma^t` is a hundredth.
 
     Model-based evaluation of a policy without a simulator; every row stays in one elite, steps are
-    sampled, and episodes end by the known rule or the learned one. `ravl_mujoco` has
-    its errors.
+    sampled, and episodes end by the known rule or the learned one.
 
     Args:
         result: result of any method; a recurrent one gets its last action and reward.

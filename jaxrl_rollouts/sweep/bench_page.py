@@ -34,7 +34,8 @@ def page(suite: Suite, name: str, cells: Cells, picture: str = "") -> str:
     """
     datasets = list(dict.fromkeys([*suite.datasets, *(dataset for dataset, _ in cells)]))
     methods = [m for m in dict.fromkeys([*suite.columns, *(m for _, m in cells)])]
-    lines = [*opening(suite), f"{counted(suite, cells)} cells are measured; others are empty."]
+    state = f"{counted(suite, cells)} cells are measured; others are empty or show their n."
+    lines = [*opening(suite), state]
     tried = {method for _, method in cells}
     measured = [m for m in methods if m in tried]
     if missing := [suite.title(m) for m in methods if m not in tried]:
@@ -123,7 +124,8 @@ def _cell(values: np.ndarray, seeds: int) -> str:
     if not np.isfinite(values).all():
         return f"diverged{few}"
     low, high = spread(values, "mean")
-    return f"{values.mean():.1f} [{low:.1f}, {high:.1f}]{few}"
+    between = f" [{low:.1f}, {high:.1f}]" if len(values) > 1 else ""
+    return f"{values.mean():.1f}{between}{few}"
 
 
 def _scores(
