@@ -80,10 +80,12 @@ def test_nll_is_scipys(mean: float, log_var: float, target: float) -> None:
 
 
 @given(low=st.floats(-10, 0), gap=st.floats(0.5, 12))
-def test_soft_clamp_stays_within_its_bounds_and_increases(low: float, gap: float) -> None:
+def test_soft_clamp_is_two_softplus_within_its_bounds(low: float, gap: float) -> None:
     high = low + gap
     x = jnp.linspace(low - 20, high + 20, 201)
     y = np.asarray(soft_clamp(x, jnp.float32(low), jnp.float32(high)), np.float64)
+    below = high - np.logaddexp(high - np.asarray(x, np.float64), 0)
+    np.testing.assert_allclose(y, low + np.logaddexp(below - low, 0), atol=1e-5)
     assert y.min() >= low - 1e-5
     assert y.max() <= high + np.log1p(np.exp(low - high)) + 1e-5
     assert (np.diff(y) >= -1e-5).all() and y[-1] - y[0] > 0.5 * gap
