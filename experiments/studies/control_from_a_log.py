@@ -55,7 +55,7 @@ _ROLLED: Found = {
 }
 _QUICK: Found = {**_ROLLED, "steps": 6_000, "agent": {**_ROLLED["agent"], "tau": 0.05}}
 _QUICK["agent"] |= {"hidden_dims": (64, 64), "actor_lr": 1e-3, "critic_lr": 1e-3, "alpha_lr": 1e-3}
-_REMEMBERED: Found = {"steps": 30_000, "rollouts": {"batch_size": 20, "early_exit": 25}}
+_REMEMBERED: Found = {"steps": 30_000, "batch_size": 512}
 _ONLINE: Found = {"agent": _ROLLED["agent"], "steps": 100_000, "environments": 50}
 
 
@@ -306,7 +306,7 @@ PRESETS = {
     "smoke": Config(
         ("mixed",), _recipe("bc", "smoke")(), _recipe("td3_bc", "smoke")(),
         _recipe("mopo", "smoke", **_SHORT)(), _recipe("ravl", "smoke", **_SHORT)(),
-        neubay=_recipe("neubay", "smoke", batch_size=512)(), fields=_TINY, open_loop=5,
+        neubay=_recipe("neubay", "smoke")(), fields=_TINY, open_loop=5,
         mlp=_worlds(hidden_dims=(8,), max_epochs=1, batch_size=2048),
         online=_recipe("online_sac", "smoke")(), rounds=1, seeds=2, evaluations=1, episodes=2,
     ),

@@ -117,7 +117,7 @@ class Neubay(Method):
 
     def prepare(self, task: Task, job: Job) -> Prepared:
         dataset, env, seeds = task.dataset, task.env, job.seeds
-        check_updates(self, dataset.transitions, env.max_episode_steps, dataset.name)
+        check_updates(self, dataset.transitions, env, dataset.name)
         dynamics, worlds, stats, source = posterior_of(self, task, job)
         data, per_seed, sizes = neubay_data(
             self, dataset.transitions, worlds, stats, env, seeds=seeds, source=dataset.name

@@ -162,16 +162,12 @@ class NeubayParts(NamedTuple):
     members: int
 
 
-def make_neubay(method: Neubay, dynamics: Dynamics, sizes: Sizes) -> Learner:
-    """Build the learner, whose data are `NeubayData`; `imagine` is `collect`.
+def check_room(method: Neubay, sizes: Sizes) -> None:
+    """Check that whole episodes fit into the buffer and onto a tape.
 
-    Settings that differ in quantile, penalty and world models share its functions.
+    Raises:
+        ConfigError: `buffer_size` or `batch_size` is too small for them.
     """
-    check(method)
-    assert dynamics.measured, "rollouts stop at a disagreement"
-    if dynamics.members < 2:
-        expected = "at least 2: rollouts end where members disagree"
-        raise ConfigError("world.elites", dynamics.members, expected)
     room, count = episode_room(method, sizes), method.rollouts.batch_size
     if method.buffer_size < (needed := count * room):
         expected = f"at least {needed} timesteps, for {count} episodes of up to {room} at a time"
@@ -183,6 +179,19 @@ def make_neubay(method: Neubay, dynamics: Dynamics, sizes: Sizes) -> Learner:
             f"at least the {room} timesteps of an episode",
             "tapes begin where episodes do: what lies beyond would never be learned from",
         )
+
+
+def make_neubay(method: Neubay, dynamics: Dynamics, sizes: Sizes) -> Learner:
+    """Build the learner, whose data are `NeubayData`; `imagine` is `collect`.
+
+    Settings that differ in quantile, penalty and world models share its functions.
+    """
+    check(method)
+    assert dynamics.measured, "rollouts stop at a disagreement"
+    if dynamics.members < 2:
+        expected = "at least 2: rollouts end where members disagree"
+        raise ConfigError("world.elites", dynamics.members, expected)
+    check_room(method, sizes)
     return _bind(method.program(), dynamics, sizes, *method.schedule)
 
 

@@ -35,7 +35,7 @@ from ..worlds.fit import WorldEnsemble, WorldModel, fit_world_models
 from ..worlds.saved import load_worlds
 from ..worlds.thresholds import LEVELS, UncertaintyStats, threshold_at, uncertainty_stats_of_seeds
 from ..worlds.written import save_worlds
-from .learner import OWN_WORLDS, NeubayData, Sizes
+from .learner import OWN_WORLDS, NeubayData, Sizes, check_room
 
 if TYPE_CHECKING:
     from ..methods.neubay import Neubay
@@ -174,10 +174,13 @@ def posterior_of(
 
 
 def check_updates(
-    method: Neubay, transitions: Transitions, limit: int, source: str = "dataset"
+    method: Neubay, transitions: Transitions, env: Environment, source: str = "dataset"
 ) -> None:
-    """Check that a collection brings an iteration's gradient steps, before worlds are fitted."""
+    """Check before worlds are fitted that episodes fit into buffer and tape, and that a collection
+    brings an iteration's gradient steps."""
+    limit = env.max_episode_steps
     lengths = np.minimum(episodes(transitions).lengths, limit)
+    check_room(method, Sizes(env.observation_size, env.action_size, limit, int(lengths.max())))
     # The moments 0 to n of an episode of n steps are equally likely to be continued.
     prefix = (lengths * (lengths + 1) / 2).sum() / (lengths + 1).sum()
     # A collection brings at least its real prefixes, one imagined step and the final observation.

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from jaxrl_rollouts.configs import check
+from jaxrl_rollouts.errors import ConfigError
+from jaxrl_rollouts.offline.data import Transitions
+from jaxrl_rollouts.offline.environments.pendulum import PENDULUM
 from jaxrl_rollouts.offline.methods import neubay
 from jaxrl_rollouts.offline.methods.neubay import Neubay, NeubayMarkov
-from jaxrl_rollouts.offline.neubay.posterior import PosteriorConfig
+from jaxrl_rollouts.offline.neubay.posterior import PosteriorConfig, check_updates
 from jaxrl_rollouts.offline.recipes import recipe
 
 # Memory rate and weight of real timesteps, per dataset: the table of the paper's public code.
@@ -73,6 +79,19 @@ def test_every_row_reads_and_can_be_trained() -> None:
     assert len(names) == 12 + 4 + 3 and len(tables["neorl"]) == 9
     for name in names:
         check(recipe("neubay", "paper", name))
+
+
+@pytest.mark.parametrize("preset", ["smoke", "small", "long", "paper"])
+def test_presets_serve_episodes_of_a_thousand_steps(preset: Any) -> None:
+    count = 3000
+    ends = np.arange(1, count + 1) % 1000 == 0
+    seen, zeros = np.zeros((count, 3), np.float32), np.zeros(count, np.float32)
+    rows = Transitions(seen, zeros[:, None], zeros, seen, zeros > 0, ends)
+    env = PENDULUM._replace(max_episode_steps=1000)
+    own = recipe("neubay", preset)
+    check_updates(own, rows, env)
+    with pytest.raises(ConfigError, match="batch_size: found 1000, expected at least the 1001"):
+        check_updates(replace(own, batch_size=1000), rows, env)
 
 
 @pytest.mark.parametrize("preset", ["smoke", "small", "long"])

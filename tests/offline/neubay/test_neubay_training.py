@@ -90,7 +90,7 @@ def prepared(method: Neubay = CONFIG, **changes: Any) -> Ready:
         "source": "pendulum.hdf5",
         **changes,
     }
-    check_updates(method, given["transitions"], PENDULUM.max_episode_steps, given["source"])
+    check_updates(method, given["transitions"], PENDULUM, given["source"])
     data, per_seed, sizes = neubay_data(method, **given)
     members = jax.tree.leaves(given["worlds"].elites)[0].shape[1]
     settings: Any = {"disagreement": spread_of_means, "normalised": True}
