@@ -44,7 +44,7 @@ _LISTED = (
         "edge_of_reach",
         "short and long rollouts of the simulator in place of a world model",
         f"{SIMS}, error-free dynamics",
-        minutes={"smoke": None, "cpu": 65},
+        minutes={"smoke": None, "cpu": 55},
         needs={"cpu": (HOPPER, MUJOCO)},
         prepare=f"{_NEEDS}:check_datasets",
     ),

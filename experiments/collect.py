@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from jaxrl_rollouts.record.provenance import code_commit
 from jaxrl_rollouts.reports.report import Report, load_report
 
 COLUMNS = ("dataset", "sha256", "arm", "seed", "step", "metric", "value", "commit")
@@ -25,14 +24,17 @@ HASH = re.compile(r"Data (\S+): sha256 ([0-9a-f]{8})")
 STEPS = ("step", "steps", "updates", "gradient steps")
 
 
-def rows_of(report: Report, run: str, commit: str) -> Iterator[tuple]:
+def rows_of(report: Report, run: str) -> Iterator[tuple]:
     """Rows of all tables of a report; the arm is the run, the table and the row's words."""
+    commit = report.versions["commit"]  # of the code that ran
     hashes = dict(pair for note in report.notes for pair in HASH.findall(note))
+    # One file under several names, one for each stage: the first note has the dataset's own name.
+    only = next(iter(hashes)) if len(set(hashes.values())) == 1 else ""
     for table, entries in report.tables.items():
         for number, entry in enumerate(entries):
             words = [f"{k}={v}" for k, v in entry.items() if isinstance(v, str) and k != "dataset"]
             name = ", ".join(words) or f"row={number}"
-            data = str(entry.get("dataset") or (next(iter(hashes)) if len(hashes) == 1 else ""))
+            data = str(entry.get("dataset") or only)
             step = next((entry[key] for key in STEPS if isinstance(entry.get(key), int)), "")
             head = data, hashes.get(data, ""), f"{run}: {table}: {name}"
             for metric, found in entry.items():
@@ -49,14 +51,14 @@ def values_of(found: Any) -> Iterator[tuple[int | str, float]]:
         yield "all", float(found)
 
 
-def collect(folder: Path, study: str, evidence: Path = EVIDENCE, commit: str = "") -> Path:
+def collect(folder: Path, study: str, evidence: Path = EVIDENCE) -> Path:
     """Write a run's rows into `evidence/STUDY.csv`; the others stay, in their order."""
     path, kept = evidence / f"{study}.csv", []
     if path.is_file():
         with path.open() as file:
             kept = [row for row in list(csv.reader(file))[1:] if row]
     mine = [row for row in kept if not row[2].startswith(f"{folder.name}: ")]
-    added = [tuple(map(str, row)) for row in rows_of(load_report(folder), folder.name, commit)]
+    added = [tuple(map(str, row)) for row in rows_of(load_report(folder), folder.name)]
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerows([COLUMNS, *mine, *added])
@@ -68,7 +70,7 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("study")
     given = parser.parse_args()
-    print(collect(given.run.resolve(), given.study, commit=code_commit()))
+    print(collect(given.run.resolve(), given.study))
 
 
 if __name__ == "__main__":

@@ -182,13 +182,15 @@ def test_critics_estimates_of_policies_are_the_benchmarks() -> None:
 def test_a_run_is_collected_once(tmp_path: Path) -> None:
     run = tmp_path / "mine"
     report = Report("toy", "smoke", {}, "jaxrl-rollouts run toy", 2)
+    report.versions["commit"] = "c0ffee"
     report.note(f"Data waves: sha256 {'ab' * 32}.")
+    report.note(f"Data waves-5: sha256 {'ab' * 32}.")  # a stage's name of the same file
     report.table("results", [{"method": "ravl", "steps": 30, "return": np.array([1.0, 2.1234567])}])
     report.save(run)
     other = "old,,another: t: x,0,,return,5,abc"
     (tmp_path / "toy.csv").write_text(",".join(COLUMNS) + f"\n{other}\n")
     for _ in range(2):  # the second time its rows are replaced
-        collect(run, "toy", tmp_path, "c0ffee")
+        collect(run, "toy", tmp_path)
     arm = "waves,abababab,mine: results: method=ravl"
     assert (tmp_path / "toy.csv").read_text().splitlines()[1:] == [
         other,
